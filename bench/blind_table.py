@@ -24,9 +24,9 @@ from docs.pages.fromruns import table
 from lab.blind.cause import CURE, Cause
 from lab.blind.causes import CAUSES, PAIRS
 from lab.blind.checking import LONGEST_S
-from lab.blind.inside import SceneBlindStack
 from lab.blind.levels import LEVELS
 from lab.blind.scene import BlindStack
+from lab.blind.scene_stack import SceneBlindStack
 from lab.blind.session import TICK_S, complaint
 from lab.errors import CLAIM_FAILED, HOLDS, LabError
 from lab.server.inside import COMPOSE, NATIVE, is_inside
@@ -99,14 +99,14 @@ class Whole(Trial):
             self.reply({"verb": "cure", "words": lever.split()})
             for _ in range(round(2 * LONGEST_S / TICK_S)):
                 self._wait(TICK_S)
-                self._tell_users()
+                self._report_users()
                 if len(self.journal.outcomes) > known:
                     break
 
     def pulled(self) -> list[Pulled]:
         """What each lever did, in their order."""
         return [
-            Pulled(each.lever, each.cured, each.well_after_s, each.text) for each in self.journal.outcomes
+            Pulled(each.lever, each.cured, each.healthy_after_s, each.text) for each in self.journal.outcomes
         ]
 
 
@@ -135,7 +135,7 @@ def play(causes: tuple[Cause, ...], level: int) -> Row:
         ids,
         all(cause.evidence(of).found for cause in causes),
         tuple(other.id for other in CAUSES.values() if other not in causes and other.evidence(of).found),
-        not of.symptom if healthy else complaint(causes).seen_in(of),  # where all is well, it is hearsay
+        not of.symptom if healthy else complaint(causes).is_true_in(of),  # where all is well, it is hearsay
         pulled[0] if tempting and pulled else None,
         tuple(pulled[1:] if tempting else pulled),
         time.monotonic() - began,

@@ -166,7 +166,7 @@ def scene(
     ] = None,
 ) -> None:
     """Bring up the scene without Docker: storefront, load, control page; it stays until Ctrl-C."""
-    from lab.blind.beside import answering_looks
+    from lab.blind.diagnostics import answering_looks
     from lab.scene.native_scene import play
 
     def say(text: str) -> None:

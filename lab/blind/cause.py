@@ -1,4 +1,4 @@
-"""What a cause of a blind session is: its texts, evidence, orders and program."""
+"""The causes of blind sessions as a type: texts, evidence, orders and program."""
 
 from __future__ import annotations
 
@@ -7,66 +7,66 @@ from dataclasses import dataclass
 
 from lab.blind.inbox import Inbox, Order
 from lab.blind.readings import Readings
-from lab.blind.sizing import WELL, Measured, Orders
+from lab.blind.sizing import HEALTHY_ORDERS, Measurements, Orders
 from lab.server import signs
 from lab.server.figures import Evidence
 from loadtest.resp import Server
 
 
 @dataclass(frozen=True)
-class Story:
-    """What people say while a cause is at work, and what has to be seen in the readings for that to be true."""
+class Complaint:
+    """A complaint of users. `is_true_in` returns whether the readings bear it out."""
 
     text: str
-    seen_in: Callable[[Readings], bool]
+    is_true_in: Callable[[Readings], bool]
 
 
-STORIES = {
-    "everybody": Story(
+COMPLAINTS = {
+    "everybody": Complaint(
         "Since this morning users complain that pages are slow, and other teams that use the same server complain, "
         "too. Nothing was released, says everybody.",
-        lambda of: of.slower_pages and of.slow_gets,
+        lambda readings: readings.slower_pages and readings.slow_gets,
     ),
-    "now-and-then": Story(
+    "now-and-then": Complaint(
         "Since this morning the shop hangs now and then, users complain, and so do other teams that use the same "
         "server. Between two hangs all is well. Nothing was released, says everybody.",
-        lambda of: of.slow_pages or of.slow_gets,
+        lambda readings: readings.slow_pages or readings.slow_gets,
     ),
-    "pages-only": Story(
+    "pages-only": Complaint(
         "Since this morning users complain that they wait for pages. The other teams that use the same server have "
         "noticed nothing. Nothing was released, says everybody.",
-        lambda of: of.slow_pages and not of.slow_gets,
+        lambda readings: readings.slow_pages and not readings.slow_gets,
     ),
-    "old-prices": Story(
+    "old-prices": Complaint(
         "Since this morning users complain: prices are old, say some; one has to wait, say others. Nothing was "
         "released, says everybody.",
-        lambda of: of.stale or of.slow_pages,
+        lambda readings: readings.stale or readings.slow_pages,
     ),
 }
-"""Several causes share each story, so it gives none away."""
-MORE_THAN_ONE = Story(
+"""Several causes share each complaint, so a complaint gives no cause away."""
+MORE_THAN_ONE = Complaint(
     "Since this morning people complain, and not all of them of the same thing. Nothing was released, says everybody. "
     "This session has two causes: both are to be named.",
-    lambda of: of.symptom,
+    lambda readings: readings.symptom,
 )
 
 FIND, CURE = TASKS = ("find", "cure")
-"""What a session asks for: to name the cause, or to end it, too."""
+"""Tasks of a session: to name the cause, or to end it as well."""
 
 
-def changes_no_order(_of: Measured, _strength: float) -> Orders:
+def changes_no_order(_measured: Measurements, _strength: float) -> Orders:
     """Return no orders: the default of a cause that changes none."""
     return {}
 
 
 def held_by_commands(cause: str) -> Callable[[Readings], Evidence]:
-    """Make the evidence that GETs are slow because the commands of this cause of a diagnosis hold the server."""
+    """Return a function that looks for slow GETs, and for commands of this cause of a diagnosis that explain them."""
 
-    def look(of: Readings) -> Evidence:
-        found = signs.commands(cause)(of)
-        return Evidence(of.slow_gets and found.found, found.text)
+    def evidence(readings: Readings) -> Evidence:
+        judged = signs.commands(cause)(readings)
+        return Evidence(readings.slow_gets and judged.found, judged.text)
 
-    return look
+    return evidence
 
 
 @dataclass(frozen=True)
@@ -74,27 +74,27 @@ class Cause:
     """One possible answer of a blind session: its texts, from `causes/texts.toml`, and its functions.
 
     `line` describes the cause in a few words and is public. `mechanism` explains its effect. `story` is the complaint
-    with which a session begins: true under this cause (mere hearsay if nothing is wrong), and shared with others.
+    with which a session begins. It is true under this cause (untrue if nothing is wrong), and other causes share it.
     `alike` maps another cause's id to the experiment that tells the two apart. `hints` go from general to specific;
     only the last may name the cause. `words` are names of the cause: no text that a participant reads before the reveal
     may contain one.
 
     `cures` maps a lever, as it is typed (`lab.blind.levers`), to the reason why it cures; each suffices alone.
-    `tempting` maps a lever that seems to be a cure to the reason why it is none.
+    `tempting` maps a lever that seems to be a cure to the reason why it does not cure.
 
-    `typical` names, as an answer's evidence does, the figures in which the cause differs from a healthy scene on a
-    common machine: an answer for another cause must rule them out. `evidence` looks for the cause in readings. `orders`
-    returns what the scene's programs are told when the cause begins, computed from the measurements of this machine and
-    from a strength (1.0 at first, more when the readings do not bear out the complaint). `disturb` carries out an order
-    whose `kind` is the cause's id. A program of the scene calls it with the order, an inbox that says when the next
-    order has come, and the server.
+    `typical` has the figures in which the cause differs from a healthy scene on a common machine, in the form of an
+    answer's evidence: an answer for another cause must rule them out. `evidence` looks for the cause in readings.
+    `orders` returns the orders that the scene's programs get when the cause begins, computed from the measurements of
+    this machine and from a strength (1.0 at first, more when the readings do not bear out the complaint). `disturb`
+    carries out an order whose `kind` is the cause's id. A program of the scene calls it with the order, an inbox that
+    shows whether a newer order has come, and the server.
     """
 
     id: str
     title: str
     line: str
     mechanism: str
-    story: Story
+    story: Complaint
     typical: str
     alike: Mapping[str, str]
     hints: tuple[str, ...]
@@ -102,7 +102,7 @@ class Cause:
     cures: Mapping[str, str]
     tempting: Mapping[str, str]
     evidence: Callable[[Readings], Evidence]
-    orders: Callable[[Measured, float], Orders] = changes_no_order
+    orders: Callable[[Measurements, float], Orders] = changes_no_order
     disturb: Callable[[Order, Inbox, Server], None] | None = None
 
     @property
@@ -111,19 +111,19 @@ class Cause:
         return not self.typical
 
     def opening_line(self, spoilers: bool) -> str:
-        """The first line of a session whose cause was chosen; it says what the cause does only with `spoilers`."""
+        """Return the first line of a session whose cause was chosen; it describes the cause only with `spoilers`."""
         if spoilers:
             return f"{self.title}: {self.line}."
-        return f"The cause is {self.id}. Find out what it does; with --spoilers it is said here."
+        return f"The cause is {self.id}. Find out what it does; --spoilers describes it here."
 
-    def all_orders(self, measured: Measured, strength: float = 1.0) -> Orders:
-        """The orders of all programs under this cause; programs that it does not use keep their healthy orders."""
+    def all_orders(self, measured: Measurements, strength: float = 1.0) -> Orders:
+        """Return the orders of all programs under this cause; programs that it does not use keep the healthy ones."""
         return orders_of([self], measured, strength)
 
 
-def orders_of(causes: Sequence[Cause], measured: Measured, strength: float = 1.0) -> Orders:
-    """The orders of all programs under causes that are at work together; no program may take orders of two."""
-    found = dict(WELL)
+def orders_of(causes: Sequence[Cause], measured: Measurements, strength: float = 1.0) -> Orders:
+    """Return the orders of all programs under causes that are at work together; no two causes use the same program."""
+    orders = dict(HEALTHY_ORDERS)
     for cause in causes:
-        found |= cause.orders(measured, strength)
-    return found
+        orders |= cause.orders(measured, strength)
+    return orders

@@ -12,10 +12,10 @@ import typer
 
 from lab.blind.cause import CURE, FIND, TASKS, Cause
 from lab.blind.causes import CAUSES, choose, choose_two, find
-from lab.blind.figures import OF_COMMANDS, named_in
+from lab.blind.figures import OF_COMMANDS, figures_in
 from lab.blind.levels import LEVELS, MOST_CAUSES
-from lab.blind.past import new_folder, revealed
 from lab.blind.readings import READINGS
+from lab.blind.session_folders import new_folder, revealed
 from lab.blind.session_socket import ask, home
 from lab.errors import UsageError
 from lab.server import inside
@@ -24,24 +24,17 @@ from lab.server.servers import check_stack
 
 LARGEST_SEED = 2**31
 NOT_IN_THE_SCENE = ("noisy-neighbour",)
-"""Causes that need to choose the server's core, which is decided outside the container `lab`."""
+"""Causes that pin the server to a core, which is not possible from the container `lab`."""
 POLL_S = 1.0
 app = typer.Typer(
     name="blind",
     help="Find a hidden cause by experiment: start it in one terminal, investigate in another, then reveal.",
     rich_markup_mode=None,
 )
-StackName = Annotated[
-    str | None,
-    typer.Option(
-        "--stack",
-        help=STACK_HELP,
-    ),
-]
+StackName = Annotated[str | None, typer.Option("--stack", help=STACK_HELP)]
 Minutes = Annotated[
     float, typer.Option(help="Minutes after which the session ends by itself.", min=0.1, max=24 * 60)
 ]
-
 Task = Annotated[
     str | None,
     typer.Option(
@@ -77,7 +70,7 @@ def start(
     causes: Annotated[
         int | None,
         typer.Option(
-            help="Causes at work together, all to be named; if left out, as the level has it.",
+            help="Causes at work together, all to be named; if left out, the level decides.",
             min=1,
             max=MOST_CAUSES,
         ),
@@ -85,7 +78,7 @@ def start(
 ) -> None:
     """Start the scene with a sealed cause, and show what users see until Ctrl-C, the reveal, or time is up."""
     several = (causes or LEVELS[level].causes) > 1
-    in_scene = _go_where_it_is_played(stack)
+    in_scene = _enter_scene_if_chosen(stack)
     drawn = random_seed(home(), several) if seed is None else seed
     while in_scene and set(_ids(drawn, several)) & set(NOT_IN_THE_SCENE):
         drawn = random_seed(home(), several) if seed is None else drawn + 1
@@ -99,17 +92,15 @@ def open_cause(
     minutes: Minutes = 60.0,
     task: Task = None,
     level: LevelNumber = 1,
-    spoilers: Annotated[
-        bool, typer.Option("--spoilers", help="Say at the start what the cause does.")
-    ] = False,
+    spoilers: Annotated[bool, typer.Option("--spoilers", help="Describe the cause at the start.")] = False,
 ) -> None:
-    """Start the same scene with a cause that you choose and know: to try out what shows it, and what does not."""
+    """Start the same scene with a cause that you choose and know, to try out which readings show it."""
     found = find(cause)
-    in_scene = _go_where_it_is_played(stack)
+    in_scene = _enter_scene_if_chosen(stack)
     if in_scene and found.id in NOT_IN_THE_SCENE:
         raise UsageError(
-            f"{found.id} cannot be played in the scene: there the lab does not choose the server's core. Natively it "
-            "can: --stack native."
+            f"{found.id} cannot be played in the scene: there the lab does not choose the server's core. Play it with "
+            "--stack native."
         )
     _play(found.opening_line(spoilers), None, (found,), in_scene, minutes, task, level)
 
@@ -125,7 +116,7 @@ def look(
     ] = "users",
     name: Annotated[str, typer.Argument(help="The key's name, for look key only.", metavar="[NAME]")] = "",
 ) -> None:
-    """Take a raw reading of the running session, as redis-cli, ps and top would: nothing is interpreted."""
+    """Take a raw reading of the running session, uninterpreted, as redis-cli, ps and top would show it."""
     print(ask({"verb": "look", "what": what, "name": name}))
 
 
@@ -133,10 +124,10 @@ def look(
 def note(
     text: Annotated[str, typer.Argument(help="A thought, an experiment, a finding.", metavar="[TEXT]")] = "",
     hypothesis: Annotated[
-        str, typer.Option(help="A cause that you suppose, before you test it: worth points.", metavar="CAUSE")
+        str, typer.Option(help="A cause that you suspect, before you test it: worth points.", metavar="CAUSE")
     ] = "",
 ) -> None:
-    """Write down a thought or a hypothesis with its time. Notes cost nothing, are kept, and are on the final page."""
+    """Write down a thought or a hypothesis with its time. Notes cost nothing, and are shown on the final page."""
     if hypothesis:
         find(hypothesis)
     elif not text.strip():
@@ -164,7 +155,7 @@ def answer(
 ) -> None:
     """Name the cause, with evidence, which is compared with the lab's own readings. A wrong answer costs 20 points."""
     find(cause)
-    named_in(evidence)
+    figures_in(evidence)
     print(ask({"verb": "answer", "cause": cause, "evidence": evidence}))
 
 
@@ -177,7 +168,7 @@ def cure(
         ),
     ],
 ) -> None:
-    """Pull a lever, and wait until the scene was checked for 30 s. A lever that does not cure costs 10 points."""
+    """Pull a lever, and wait for the check, which takes 30 s or more. A lever that does not cure costs 10 points."""
     from lab.blind.levers import parse
 
     parse(words)
@@ -189,7 +180,7 @@ def cure(
 
 @app.command("levers")
 def list_levers() -> None:
-    """List the levers of a session with `--task cure`, each in a line."""
+    """List the levers of a session with `--task cure`, one a line."""
     from lab.blind.levers import LEVERS
 
     for lever in LEVERS.values():
@@ -198,7 +189,7 @@ def list_levers() -> None:
 
 @app.command("readings")
 def list_readings() -> None:
-    """List the readings that an answer's evidence can name, each with its unit and what shows it."""
+    """List the readings that an answer's evidence can name, with their units and the commands that show them."""
     rows = [(each.name, each.unit, each.meaning, each.shown_by) for each in READINGS.values()]
     for name, unit, meaning, shown_by in (*rows, *OF_COMMANDS):
         print(f"{name:<16} {unit:<6} {meaning} ({shown_by})")
@@ -212,18 +203,18 @@ def reveal() -> None:
 
 @app.command()
 def causes() -> None:
-    """List the possible answers, each in a line."""
+    """List the possible answers, one a line."""
     for cause in CAUSES.values():
         print(f"{cause.id:<20}  {cause.line}")
 
 
 def chosen(seed: int, several: bool) -> tuple[Cause, ...]:
-    """The cause of a seed, or the two that are at work together."""
+    """Return the cause of a seed, or the two that are at work together."""
     return choose_two(seed) if several else (choose(seed),)
 
 
 def random_seed(folder: Path, several: bool = False) -> int:
-    """A seed of other causes than those of the last two sessions in this folder that were revealed."""
+    """Return a seed of other causes than those of the last two sessions in this folder that were revealed."""
     known = revealed(folder)
     while True:
         seed = secrets.randbelow(LARGEST_SEED)
@@ -235,10 +226,10 @@ def _ids(seed: int, several: bool) -> list[str]:
     return [cause.id for cause in chosen(seed, several)]
 
 
-def _go_where_it_is_played(stack: str | None) -> bool:
-    """Begin anew in the container `lab` if the session is to be in the scene; return whether this is there.
+def _enter_scene_if_chosen(stack: str | None) -> bool:
+    """Continue in the container `lab` if the session belongs in the scene; return whether this process is there.
 
-    Raises `UsageError` for a stack that there is not.
+    Raises `UsageError` for an unknown stack.
     """
     stack = inside.chosen(stack)
     check_stack(stack)
@@ -263,8 +254,8 @@ def _play(
     task = task or LEVELS[level].task
     if task not in TASKS:
         raise UsageError(f"there is no task {task!r}; choose {FIND} or {CURE}.")
-    from lab.blind.inside import SceneBlindStack
     from lab.blind.scene import BlindStack
+    from lab.blind.scene_stack import SceneBlindStack
     from lab.blind.session import Session, complaint
 
     def say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Reads the orders that a program of the scene gets on stdin: one JSON object a line; only the newest counts."""
+"""The orders that a program of the scene gets on stdin: one JSON object a line; only the newest counts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Order = dict[str, Any]
 class Inbox:
     """Reads stdin in a thread of its own. The end of stdin counts as the order to end (None)."""
 
-    def __init__(self, heard: Callable[[Order | None], None] | None = None) -> None:
-        """`heard` is called in the reading thread with each order, and with None at the end of stdin."""
-        self._heard = heard
+    def __init__(self, on_order: Callable[[Order | None], None] | None = None) -> None:
+        """`on_order` is called in the reading thread with each order, and with None at the end of stdin."""
+        self._on_order = on_order
         self._news = threading.Event()
         self._newest: Order | None = {}
         threading.Thread(target=self._read, name="orders", daemon=True).start()
@@ -38,13 +38,13 @@ class Inbox:
 
     def _put(self, order: Order | None) -> None:
         self._newest = order
-        if self._heard:
-            self._heard(order)
+        if self._on_order:
+            self._on_order(order)
         self._news.set()
 
     @property
     def news(self) -> bool:
-        """True if an order has come that was not taken yet."""
+        """True if an order has come since the last `take`."""
         return self._news.is_set()
 
     def wait(self, seconds: float | None = None) -> bool:

@@ -1,8 +1,8 @@
 """Keeps a participant's notes, hints and answers with their times, and counts the points. The notes stay in a file.
 
 The right cause earns points, and so do figures that show it and rule out its look-alikes (`lab.blind.judging`), and
-hypotheses that were noted before the answer. Hints, wrong answers and time cost points. Where the task is a cure, the
-cure earns points, and a lever that did not cure costs some. Of two causes that are at work together each is worth half.
+hypotheses noted before the answer. Hints, wrong answers and time cost points. Where the task is a cure, the cure earns
+points, and a lever that did not cure costs some. If two causes are at work together, each is worth half.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from pathlib import Path
 
 from lab.blind.cause import CURE, FIND, Cause
 from lab.blind.causes import find
-from lab.blind.checking import Outcome
-from lab.blind.judging import EXCLUDED, GUESS, SHOWN, UNTRUE_COSTS, Judgement
+from lab.blind.checking import CureOutcome
+from lab.blind.judging import EXCLUDED, GUESS, SHOWN, UNTRUE_COSTS, AnswerJudgement
 from lab.errors import UsageError
 
 HYPOTHESIS_WORTH, HYPOTHESES = 5, 2
-"""Points for each hypothesis noted before the answer, and how many count at most: one to refute, one to keep."""
+"""Points for a hypothesis noted before the answer, and the most hypotheses that count: one to refute, one to keep."""
 MOST_POINTS = GUESS + SHOWN + EXCLUDED + HYPOTHESIS_WORTH * HYPOTHESES
 HINT_COSTS = (5, 10, 20)
 WRONG_COSTS = 20
 CURE_WORTH, NO_CURE_COSTS = 25, 10
-"""Points for the cure, and points that each lever costs whose check found no cure."""
+"""Points for the cure, and the cost of each lever whose check found no cure."""
 UNHURRIED_MIN, SLOWEST_COSTS = 15, 10
-"""Minutes that cost nothing; each further minute costs a point, up to `SLOWEST_COSTS` points."""
+"""Minutes without cost; each further minute costs a point, up to `SLOWEST_COSTS` points."""
 FEWEST_WORDS = 4
 NOTE, HYPOTHESIS, HINT, ANSWER, LEVER = "note", "hypothesis", "hint", "answer", "lever"
-Judge = Callable[[Cause, str], Judgement]
+Judge = Callable[[Cause, str], AnswerJudgement]
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One line of the journal: unix time, kind and text."""
+class JournalEntry:
+    """A line of the journal: unix time, kind and text."""
 
     at: float
     kind: str
@@ -46,27 +46,27 @@ class Entry:
 class Journal:
     """The participant's side of a session. Methods raise `UsageError` when a request makes no sense at this point.
 
-    `hints` counts the hints that were given for each cause, `judgements` has the right answers by their cause, and
-    `right` is the answer with which all causes were named.
+    `hints` counts the given hints by cause, `judgements` has the right answers by cause, and `right` is the entry of
+    the answer that named the last cause.
     """
 
     causes: tuple[Cause, ...]
     file: Path
     judge: Judge
     clock: Callable[[], float] = time.time
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[JournalEntry] = field(default_factory=list)
     hints: dict[str, int] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     hypotheses: list[str] = field(default_factory=list)
-    judgements: dict[str, Judgement] = field(default_factory=dict)
-    right: Entry | None = None
+    judgements: dict[str, AnswerJudgement] = field(default_factory=dict)
+    right: JournalEntry | None = None
     began: float = 0.0
     task: str = FIND
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[CureOutcome] = field(default_factory=list)
 
-    def write(self, kind: str, text: str) -> Entry:
+    def write(self, kind: str, text: str) -> JournalEntry:
         """Add a line to the entries and to the file."""
-        entry = Entry(self.clock(), kind, " ".join(text.split()))
+        entry = JournalEntry(self.clock(), kind, " ".join(text.split()))
         self.entries.append(entry)
         at = datetime.fromtimestamp(entry.at).isoformat(sep=" ", timespec="seconds")
         with self.file.open("a") as file:
@@ -78,7 +78,7 @@ class Journal:
         if hypothesis:
             cause = find(hypothesis)
             self.write(HYPOTHESIS, f"{cause.id}{f': {text}' if text.strip() else ''}")
-            # After it was named it is no hypothesis any more.
+            # A cause that was named already is not a hypothesis.
             if cause.id not in (*self.hypotheses, *self.judgements) and not self.right:
                 self.hypotheses.append(cause.id)
         elif not text.strip():
@@ -88,34 +88,34 @@ class Journal:
         return f"noted in {self.file}"
 
     def hint(self) -> str:
-        """The next hint, which costs points: for the first cause that was not named yet and has hints left."""
+        """Return the next hint, which costs points, of the first cause that is not named yet and has hints left."""
         if self.right:
             raise UsageError(
                 "there are no more hints: you have the answer. `bin/lab blind reveal` ends the session."
             )
         for cause in self.causes:
-            had = self.hints.get(cause.id, 0)
-            if cause.id not in self.judgements and had < len(cause.hints):
+            given = self.hints.get(cause.id, 0)
+            if cause.id not in self.judgements and given < len(cause.hints):
                 break
         else:
             raise UsageError(
                 f"there were {sum(self.hints.values())} hints, and you have had them all. Answer, or "
                 "`bin/lab blind reveal`."
             )
-        text, cost = cause.hints[had], HINT_COSTS[had]
-        self.hints[cause.id] = had + 1
-        self.write(HINT, f"{had + 1} of {len(cause.hints)}: {text}")
+        text, cost = cause.hints[given], HINT_COSTS[given]
+        self.hints[cause.id] = given + 1
+        self.write(HINT, f"{given + 1} of {len(cause.hints)}: {text}")
         return f"{text}\n({cost} points; {self.points} of {self.full} left)"
 
-    def answer(self, text: str, evidence: str) -> str:
-        """Tell whether an answer is right, and what its evidence is worth. An answer without evidence is refused."""
-        cause = find(text)
+    def answer(self, answer: str, evidence: str) -> str:
+        """Return whether an answer is right, and the worth of its evidence, as text. Refuses one without evidence."""
+        cause = find(answer)
         if self.right:
             raise UsageError(
                 "your answer was right already. `bin/lab blind reveal` shows the cause with its evidence."
             )
         if cause.id in self.judgements:
-            raise UsageError(f"{cause.id} was right already. Another cause is at work beside it.")
+            raise UsageError(f"{cause.id} was right already. Another cause is at work, too.")
         if len(evidence.split()) < FEWEST_WORDS:
             raise UsageError(
                 'an answer needs evidence: --evidence "link.p50 = 42 ms; server.p50 = 0.1 ms", and words if you like. '
@@ -127,71 +127,66 @@ class Journal:
         entry = self.write(ANSWER, f"{cause.id} ({'right' if right else 'wrong'}), because: {evidence}")
         if not right:
             self.wrong.append(cause.id)
-            said = f"no, that is not it. ({WRONG_COSTS} points; {self.points} of {self.full} left)"
-            return "\n".join([said, *figures, *self.cure_lines()])
+            reply = f"no, that is not it. ({WRONG_COSTS} points; {self.points} of {self.full} left)"
+            return "\n".join([reply, *figures, *self.cure_lines()])
         self.judgements[cause.id] = judgement
         if len(self.judgements) < len(self.causes):
-            said = (
-                f"right, and another cause is at work beside it. ({self.points} of {self.full} points left)"
-            )
-            return "\n".join([said, *figures, *self.worth(cause.id)])
+            reply = f"right, and another cause is at work, too. ({self.points} of {self.full} points left)"
+            return "\n".join([reply, *figures, *self.worth(cause.id)])
         self.right = entry
-        said = f"right. {self.points} of {self.full} points. `bin/lab blind reveal` ends the scene and shows why."
+        reply = f"right. {self.points} of {self.full} points. `bin/lab blind reveal` ends the scene and shows why."
         return "\n".join(
-            [said, *figures, *self.worth(cause.id), *self.hypothesis_lines(), *self.cure_lines()]
+            [reply, *figures, *self.worth(cause.id), *self.hypothesis_lines(), *self.cure_lines()]
         )
 
-    def pulled(self, lever: str) -> None:
-        """Keep that a lever was pulled."""
-        self.write(LEVER, lever)
-
-    def checked(self, outcome: Outcome) -> str:
-        """Keep the outcome of a lever's check; return it in words, with the points."""
+    def add_outcome(self, outcome: CureOutcome) -> str:
+        """Add the outcome of a lever's check; return it as text, with the points."""
         failed = self.failed_levers
         self.outcomes.append(outcome)
         costs = f" ({NO_CURE_COSTS} points)" if self.failed_levers > failed else ""
-        told = "cured" if outcome.cured else f"not cured{costs}"
-        said = f"{outcome.lever}: {told}. {outcome.text}"
-        self.write(LEVER, said)
-        return said
+        result = "cured" if outcome.cured else f"not cured{costs}"
+        text = f"{outcome.lever}: {result}. {outcome.text}"
+        self.write(LEVER, text)
+        return text
 
     @property
-    def cured(self) -> Outcome | None:
-        """The check that found the scene cured, if one did."""
+    def cured(self) -> CureOutcome | None:
+        """The first outcome that says that the scene is cured, or None."""
         return next((outcome for outcome in self.outcomes if outcome.cured), None)
 
     def cure_lines(self) -> list[str]:
-        """A line on whether the scene is cured, by what, and after how long; none where that is not the task."""
+        """Return a line on whether the scene is cured, by which lever and after how long; none if a cure is no task."""
         if self.task != CURE:
             return []
-        if not (of := self.cured):
+        if not (outcome := self.cured):
             return ["Not cured. `bin/lab blind levers` lists what you can do."]
-        began_s, well_s = of.pulled_at - self.began, of.well_after_s or 0.0
+        pulled_s, healthy_s = outcome.pulled_at - self.began, outcome.healthy_after_s or 0.0
         return [
-            f"Cured by {of.lever}, pulled {began_s:.0f} s after the cause began; users were well {well_s:.0f} s later."
+            f"Cured by {outcome.lever}, pulled {pulled_s:.0f} s after the cause began; "
+            f"users were well {healthy_s:.0f} s later."
         ]
 
     def worth(self, cause: str) -> list[str]:
-        """Lines that explain the points of the right answer for a cause; none without one."""
-        of = self.judgements.get(cause)
-        if not of:
+        """Return lines that explain the points of the right answer for a cause; none without such an answer."""
+        judgement = self.judgements.get(cause)
+        if not judgement:
             return []
         lines = []
-        if of.is_a_guess:
+        if judgement.is_a_guess:
             lines.append(
                 f"The name is right, but no figure tells it from other causes: the {GUESS} points of a guess."
             )
-        elif of.shown:
+        elif judgement.shown:
             lines.append("The figures show the cause.")
         else:
             lines.append("The figures do not show the cause yet: other causes would give the same figures.")
-        if of.excluded:
-            lines.append(f"They rule out {', '.join(of.excluded)}.")
-        lines += [f"Still possible is {other}: {find(cause).alike[other]}" for other in of.possible]
+        if judgement.excluded:
+            lines.append(f"They rule out {', '.join(judgement.excluded)}.")
+        lines += [f"Still possible is {other}: {find(cause).alike[other]}" for other in judgement.possible]
         return lines
 
     def hypothesis_lines(self) -> list[str]:
-        """A line if fewer hypotheses were noted than earn points; none before all causes are named."""
+        """Return a line if fewer hypotheses were noted than earn points; none before all causes are named."""
         if not self.right or len(self.hypotheses) >= HYPOTHESES:
             return []
         return [
@@ -200,27 +195,30 @@ class Journal:
         ]
 
     def account(self) -> list[tuple[str, int]]:
-        """What the points are made of: rows of (what for, points), negative for what cost points."""
+        """Return the items of the score: rows of (item, points), negative for costs."""
         rows = []
-        for cause, of in self.judgements.items():
-            alike = len(of.excluded) + len(of.possible)
-            untrue = sum(not figure.true for figure in of.figures)
+        for cause, judgement in self.judgements.items():
+            alike = len(judgement.excluded) + len(judgement.possible)
+            untrue = sum(not figure.true for figure in judgement.figures)
             parts = [
                 ("the right name", GUESS),
-                ("figures that show the cause", SHOWN if of.shown else 0),
-                (f"{len(of.excluded)} of {alike} look-alikes ruled out", of.worth_of_excluded),
+                ("figures that show the cause", SHOWN if judgement.shown else 0),
+                (f"{len(judgement.excluded)} of {alike} look-alikes ruled out", judgement.worth_of_excluded),
                 (f"{untrue} figures that are not true", -UNTRUE_COSTS * untrue),
             ]
             if len(self.causes) == 1:
                 rows += parts
             else:
                 rows.append(
-                    (f"{cause}: {', '.join(f'{what} {n}' for what, n in parts)}; halved", self._share(of))
+                    (
+                        f"{cause}: {', '.join(f'{item} {n}' for item, n in parts)}; halved",
+                        self._share(judgement),
+                    )
                 )
         if self.judgements:
             counted = min(HYPOTHESES, len(self.hypotheses))
-            what = f"{counted} of {HYPOTHESES} hypotheses noted before the answer"
-            rows.append((what, HYPOTHESIS_WORTH * counted))
+            item = f"{counted} of {HYPOTHESES} hypotheses noted before the answer"
+            rows.append((item, HYPOTHESIS_WORTH * counted))
         if self.task == CURE:
             rows += [
                 ("the cure", CURE_WORTH if self.cured else 0),
@@ -234,9 +232,9 @@ class Journal:
             (f"{self.minutes:.0f} minutes", -self.time_cost),
         ]
 
-    def _share(self, of: Judgement) -> int:
-        """Points of a right answer: all of them, or half where two causes are at work."""
-        return round(of.points / len(self.causes))
+    def _share(self, judgement: AnswerJudgement) -> int:
+        """Return the points of a right answer: all of them, or half where two causes are at work."""
+        return round(judgement.points / len(self.causes))
 
     @property
     def failed_levers(self) -> int:
@@ -271,16 +269,18 @@ class Journal:
 
     @property
     def points(self) -> int:
-        """Points that can still be earned, or after the right answer were earned; less all deductions, at least 0."""
+        """Points that can still be earned, or were earned if the answer is right; less all deductions, at least 0."""
         if self.right:
             return max(0, self._earned - self.deducted)
         whole = GUESS + SHOWN + EXCLUDED
-        missing = sum(round(whole / len(self.causes)) - self._share(of) for of in self.judgements.values())
+        missing = sum(
+            round(whole / len(self.causes)) - self._share(judgement) for judgement in self.judgements.values()
+        )
         return max(0, self.full - missing - self.deducted)
 
     @property
     def _earned(self) -> int:
-        worth = sum(self._share(of) for of in self.judgements.values())
+        worth = sum(self._share(judgement) for judgement in self.judgements.values())
         worth += HYPOTHESIS_WORTH * min(HYPOTHESES, len(self.hypotheses)) if self.judgements else 0
         return worth + (CURE_WORTH if self.cured else 0)
 

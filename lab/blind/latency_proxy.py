@@ -1,8 +1,8 @@
 """The link between storefront and server: a TCP relay that follows orders on stdin.
 
-An order {`delay_s`, `stall_s`, `every_s`} says by how much it delays each round trip, and for how long it stands still
-in each period; the latter two may be left out. Its arguments are the address and the port to listen on (0: a free one);
-it prints the port in one JSON line. PROBE_URL is the server's URL. The relay ends with stdin.
+An order has `delay_s`, the delay of each round trip, and may have `stall_s` and `every_s`: the relay stands still for
+`stall_s` seconds in each period of `every_s`. The arguments are the address and the port to listen on (0: a free one).
+The relay prints the port in one JSON line. PROBE_URL is the server's URL. The relay ends with stdin.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main() -> int:
     """Relay until stdin ends; return the exit code."""
     delay, ended = Delay(0.0), threading.Event()
 
-    def heard(order: Order | None) -> None:
+    def follow(order: Order | None) -> None:
         if order is None:
             ended.set()
         else:
@@ -32,7 +32,7 @@ def main() -> int:
     become_quiet()
     near = sys.argv[1], int(sys.argv[2])
     print(json.dumps({"port": relay(server_address(os.environ["PROBE_URL"]), delay, near)}), flush=True)
-    Inbox(heard)
+    Inbox(follow)
     ended.wait()
     return 0
 

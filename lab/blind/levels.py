@@ -1,4 +1,4 @@
-"""How much a blind session helps, and what it asks for."""
+"""The levels of blind sessions: readings that are allowed, healthy values that are shown, causes and task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lab.blind.cause import CURE, FIND
 
 @dataclass(frozen=True)
 class Level:
-    """`pings`: `look ping` may be asked, and `figures`: what was usual is told. `causes` and `task`: unless chosen."""
+    """A level. `pings`: `look ping` is allowed. `figures`: healthy values are shown. `causes` and `task`: defaults."""
 
     pings: bool
     figures: bool

@@ -1,8 +1,8 @@
 """The levers of a session whose task is a cure: what an engineer may do to the parts of the scene.
 
-`parse` checks what was typed, without a scene. `Levers.pull` then does it. Most levers send an order to a program of
-the scene (`lab.blind.sizing`), so they work alike on both stacks. All sessions have the same levers, so they tell
-nothing of the cause.
+`parse` checks the typed words, without a scene. `Levers.pull` pulls the lever. Most levers send an order to a program
+of the scene (`lab.blind.sizing`), so they work alike on both stacks. All sessions have the same levers, so the list
+does not reveal the cause.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from typing import Any, Protocol
 import redis
 
 from lab.blind.inbox import Order
-from lab.blind.sizing import CHANGER, LINK, PROGRAMS, RESTING, WEB, WELL, Orders, prices
-from lab.blind.ways import client
+from lab.blind.routes import client
+from lab.blind.sizing import CHANGER, HEALTHY_ORDERS, LINK, PROGRAMS, RESTING, WEB, Orders, prices
 from lab.errors import StackError, UsageError
 from lab.server.http import Storefront
 from lab.server.redis_cli import CliConnection, carry_out
 from lab.server.server_stats import ServerObserver
 
 RESTART_S = 15.0
-"""Seconds that a restarted part is away; shorter than the check, so that what it did before shows again within it."""
+"""Seconds that a restarted part is away; shorter than the check, so that its earlier effect returns within it."""
 STOREFRONT = "storefront"
 MOST_CONNECTIONS, LONGEST_WAIT_S, LARGEST_BATCH = 500, 10.0, 100_000
 LEAST_PERCENT, MOST_PERCENT = 20, 90
-"""With less, what a program does now and then would come more seldom than a check lasts, and pass for cured."""
+"""With less, a program's periodic work would come more seldom than a check lasts, and the scene would seem cured."""
 MEMORY_PERCENT = (50, 200)
-"""Range of maxmemory in percent of its value when the cause began: the machine has no more for this server."""
+"""Range of maxmemory in percent of its value when the cause began: the machine has not more for this server."""
 USUAL_WAIT_S = 1.0
-"""How long a command waits for a connection where the pool was not limited before."""
+"""Seconds that a command waits for a connection where the pool was not limited before."""
 POLICIES = ("noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-ttl")
 LONGEST_THRESHOLD_US = 10_000_000
 
 
 class LeverTarget(Protocol):
-    """What the levers need of a scene."""
+    """The parts of a scene that levers use."""
 
     @property
     def server(self) -> ServerObserver:
@@ -58,7 +58,7 @@ class LeverTarget(Protocol):
 
 @dataclass(frozen=True)
 class Pull:
-    """A lever with its arguments, checked as far as that is possible without a scene."""
+    """A lever with its arguments, checked as far as possible without a scene."""
 
     lever: str
     arguments: tuple[str, ...]
@@ -69,51 +69,51 @@ class Pull:
         return " ".join((self.lever, *self.arguments))
 
 
-Check = Callable[[str], None]
-"""Raises `UsageError` for an argument that a lever cannot take."""
+ArgumentCheck = Callable[[str], None]
+"""Function that raises `UsageError` for an argument that a lever cannot take."""
 
 
-def _number(low: float, high: float, what: str, unit: str = "", whole: bool = False) -> Check:
-    """Make the check of a number, with or without its unit."""
+def _number(low: float, high: float, subject: str, unit: str = "", whole: bool = False) -> ArgumentCheck:
+    """Return the check of a number, with or without its unit."""
 
     def check(text: str) -> None:
         digits = text.removesuffix(unit)
         if not digits.replace(".", "", 1).isdecimal() or not low <= float(digits) <= high:
-            raise UsageError(f"{what} is a number from {low:g}{unit} to {high:g}{unit}, not {text!r}.")
+            raise UsageError(f"{subject} is a number from {low:g}{unit} to {high:g}{unit}, not {text!r}.")
         if whole and float(digits) % 1:
-            raise UsageError(f"{what} is a whole number.")
+            raise UsageError(f"{subject} is a whole number.")
 
     return check
 
 
-def _one_of(known: Iterable[str], what: str) -> Check:
-    """Make the check of a name."""
+def _one_of(known: Iterable[str], kind: str) -> ArgumentCheck:
+    """Return the check of a name."""
 
     def check(text: str) -> None:
         if text not in known:
-            raise UsageError(f"there is no {what} {text!r}; choose {', '.join(known)}.")
+            raise UsageError(f"there is no {kind} {text!r}; choose {', '.join(known)}.")
 
     return check
 
 
 def _any(_text: str) -> None:
-    """Take any text: the scene knows whether it fits."""
+    """Accept any text: only the scene can check it."""
 
 
 @dataclass(frozen=True)
 class Lever:
-    """A lever: how it is typed, what it does, the checks of its arguments, and the function that pulls it.
+    """A lever: its form as typed, its meaning, the function that pulls it, and the checks of its arguments (`takes`).
 
     `repeats`: the first argument may come several times. `settings`: the first argument is one of these settings, and
-    the second its value, which has the setting's check.
+    the second its value, which must pass the setting's check.
     """
 
     form: str
     meaning: str
     pull: Callable[..., str]
-    takes: tuple[Check, ...] = ()
+    takes: tuple[ArgumentCheck, ...] = ()
     repeats: bool = False
-    settings: Mapping[str, Check] = field(default_factory=dict)
+    settings: Mapping[str, ArgumentCheck] = field(default_factory=dict)
 
     def check(self, arguments: Sequence[str]) -> None:
         """Raise `UsageError` for arguments that the lever cannot take."""
@@ -132,7 +132,7 @@ class Lever:
 
 
 def parse(words: Sequence[str]) -> Pull:
-    """The lever that these words name. Raises `UsageError` when there is none, or for arguments it cannot take."""
+    """Return the lever that these words name. Raises `UsageError` if there is none, or for arguments it cannot take."""
     name, *arguments = words or ("",)
     if name not in LEVERS:
         near = difflib.get_close_matches(name, LEVERS, n=1, cutoff=0.5)
@@ -143,9 +143,9 @@ def parse(words: Sequence[str]) -> Pull:
 
 
 def limited(order: Order, share: float) -> Order:
-    """The order of a program that works at this share of its rate.
+    """Return the order of a program that works at this share of its rate.
 
-    It works less often, or computes for that share of the time, or else uses fewer connections.
+    It works less often, or computes for that share of the time, or uses fewer connections.
     """
     if "every_s" in order:
         return {**order, "every_s": order["every_s"] / share}
@@ -165,22 +165,22 @@ def _later(seconds: float, act: Callable[[], None]) -> threading.Timer:
 
 
 class Levers:
-    """The levers of one scene, and the orders that are in force there."""
+    """The levers of one scene, and the orders that its programs follow now."""
 
     def __init__(
-        self, stack: LeverTarget, orders: Orders, later: Callable[[float, Callable[[], None]], Any] = _later
+        self, scene: LeverTarget, orders: Orders, later: Callable[[float, Callable[[], None]], Any] = _later
     ) -> None:
-        """`orders` are those of the cause; `later` calls a function after some seconds."""
-        self._stack = stack
-        self._first = dict(orders)
+        """`orders` are those of the cause; `later` calls a function after so many seconds."""
+        self._scene = scene
+        self._cause_orders = dict(orders)
         self.orders = dict(orders)
         self._later = later
         self._maxmemory = 0
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._closed = False
 
     def pull(self, pull: Pull) -> str:
-        """Pull the lever and say what was done.
+        """Pull the lever; return a sentence on what was done.
 
         Raises `UsageError` when the lever does not fit the scene, `StackError` when a part does not answer; then
         nothing was changed.
@@ -188,7 +188,7 @@ class Levers:
         return LEVERS[pull.lever].pull(self, *pull.arguments)
 
     def came_back(self, pull: Pull) -> str:
-        """Say that a client that was killed is connected again; empty for other levers, and if it is not."""
+        """Return a sentence if a killed client has connected again; else, and for other levers, an empty text."""
         if pull.lever != "kill":
             return ""
         with contextlib.suppress(StackError):
@@ -197,56 +197,55 @@ class Levers:
         return ""
 
     def close(self) -> None:
-        """Send no order any more: the scene ends."""
-        with self._turn:
+        """Send no more orders, because the scene ends."""
+        with self._lock:
             self._closed = True
 
     def _order(self, name: str, order: Order) -> None:
         self.orders[name] = order
-        self._stack.order(name, order)
+        self._scene.order(name, order)
 
     def _clients(self) -> list[dict[str, str]]:
-        with contextlib.closing(client(self._stack.server.url)) as line:
+        with contextlib.closing(client(self._scene.server.url)) as line:
             try:
                 return list(line.client_list())
             except redis.RedisError as error:
                 raise StackError(f"the server does not answer CLIENT LIST: {error}") from None
 
-    def _kill(self, wanted: str) -> str:
-        found = [row for row in self._clients() if wanted in (row.get("name"), row.get("addr"))]
-        if not found:
+    def _kill(self, target: str) -> str:
+        connections = [row for row in self._clients() if target in (row.get("name"), row.get("addr"))]
+        if not connections:
             raise UsageError(
-                f"there is no connection {wanted!r} now: `bin/lab blind look clients` lists them."
+                f"there is no connection {target!r} now: `bin/lab blind look clients` lists them."
             )
-        for row in found:
+        for row in connections:
             if row.get("name") not in PROGRAMS:
                 raise UsageError(
-                    f"{wanted} is somebody else's connection, and stays open: this lever closes those of "
-                    f"{', '.join(PROGRAMS)}."
+                    f"{target} is not closed: this lever closes only connections of {', '.join(PROGRAMS)}."
                 )
-        with contextlib.closing(client(self._stack.server.url)) as line:
-            for row in found:
+        with contextlib.closing(client(self._scene.server.url)) as line:
+            for row in connections:
                 try:
                     line.client_kill_filter(_id=row["id"])
                 except redis.ResponseError as error:
-                    if "no such client" not in str(error).lower():  # it has gone by itself
+                    if "no such client" not in str(error).lower():  # it has closed by itself
                         raise UsageError(f"the server refuses CLIENT KILL: {error}.") from None
                 except redis.RedisError as error:
                     raise StackError(f"the server does not answer CLIENT KILL: {error}") from None
-        return f"closed {len(found)} connections of {found[0]['name']}."
+        return f"closed {len(connections)} connections of {connections[0]['name']}."
 
     def _strategy(self, name: str) -> str:
-        now = self._stack.web.ask("GET", "/settings/invalidation")
-        _one_of(now["strategies"], "strategy")(name)
-        self._stack.web.use(name, now["scan_count"])
-        return f"the storefront's strategy was {now['strategy']}, and is {name}."
+        current = self._scene.web.ask("GET", "/settings/invalidation")
+        _one_of(current["strategies"], "strategy")(name)
+        self._scene.web.use(name, current["scan_count"])
+        return f"the storefront's strategy was {current['strategy']}, and is {name}."
 
     def _server(self, setting: str, value: str) -> str:
         if setting == "maxmemory":
-            self._maxmemory = self._maxmemory or self._stack.server.maxmemory()
+            self._maxmemory = self._maxmemory or self._scene.server.maxmemory()
             value = str(round(self._maxmemory * float(value.removesuffix("%")) / 100))
         # The end of the session puts it back.
-        with contextlib.closing(CliConnection(self._stack.server.url)) as line:
+        with contextlib.closing(CliConnection(self._scene.server.url)) as line:
             carry_out(line, ["CONFIG", "SET", setting, value], write=True)
         return f"the server's {setting} is {value}."
 
@@ -262,15 +261,15 @@ class Levers:
         self._order(WEB, order)
         return f"the pool's {setting} is {value}."
 
-    def _link(self, way: str) -> str:
-        self._order(LINK, WELL[LINK] if way == "standby" else self._first[LINK])
-        return f"the storefront reaches the server over the {way} way."
+    def _link(self, route: str) -> str:
+        self._order(LINK, HEALTHY_ORDERS[LINK] if route == "standby" else self._cause_orders[LINK])
+        return f"the storefront reaches the server over the {route} route."
 
     def _housekeeping(self, state: str) -> str:
-        of_work = ("sum_s", "every_s")
-        order = {name: value for name, value in self.orders[WEB].items() if name not in of_work}
+        settings = ("sum_s", "every_s")
+        order = {name: value for name, value in self.orders[WEB].items() if name not in settings}
         if state == "on":
-            order |= {name: value for name, value in self._first[WEB].items() if name in of_work}
+            order |= {name: value for name, value in self._cause_orders[WEB].items() if name in settings}
         self._order(WEB, order)
         return f"the storefront's housekeeping is {state}."
 
@@ -282,7 +281,7 @@ class Levers:
     def _limit(self, *arguments: str) -> str:
         *names, percent = arguments
         for name in names:
-            self._order(name, limited(self._first[name], float(percent.removesuffix("%")) / 100))
+            self._order(name, limited(self._cause_orders[name], float(percent.removesuffix("%")) / 100))
         return f"at {percent.removesuffix('%')} % of the rate: {', '.join(names)}."
 
     def _batch(self, name: str, keys: str) -> str:
@@ -293,29 +292,29 @@ class Levers:
         parts = [WEB if name == STOREFRONT else name for name in names]
         for part in parts:
             if part != WEB and self.orders[part] == RESTING:
-                self.orders[part] = self._first[part]
-            self._stack.order(part, WELL[WEB] if part == WEB else RESTING)
+                self.orders[part] = self._cause_orders[part]
+            self._scene.order(part, HEALTHY_ORDERS[WEB] if part == WEB else RESTING)
 
         def come_back() -> None:
-            with self._turn:
+            with self._lock:
                 for part in [] if self._closed else parts:
-                    self._stack.order(part, self.orders[part])
+                    self._scene.order(part, self.orders[part])
 
         self._later(RESTART_S, come_back)
-        return f"started anew: {', '.join(names)}."
+        return f"restarted: {', '.join(names)}."
 
     def _leave(self) -> str:
         return "nothing was changed."
 
 
-SETTINGS: Mapping[str, Check] = {
+SETTINGS: Mapping[str, ArgumentCheck] = {
     "maxmemory": _number(*MEMORY_PERCENT, "maxmemory", "%"),
     "maxmemory-policy": _one_of(POLICIES, "policy"),
     "slowlog-log-slower-than": _number(0, LONGEST_THRESHOLD_US, "the threshold in µs"),
     "lazyfree-lazy-user-del": _one_of(("yes", "no"), "value"),
 }
-"""Setting of the server that may be changed → the check of its value."""
-POOL: Mapping[str, Check] = {
+"""Setting of the server that a lever may change → the check of its value."""
+POOL: Mapping[str, ArgumentCheck] = {
     "size": _number(1, MOST_CONNECTIONS, "the size of the pool", whole=True),
     "wait": _number(0, LONGEST_WAIT_S, "the wait for a connection", "s"),
 }
@@ -324,7 +323,7 @@ LEVERS: dict[str, Lever] = {
         "kill CLIENT", "close the connections with this name or address (look clients)", Levers._kill, (_any,)
     ),
     "strategy": Lever(
-        "strategy NAME", "let the storefront invalidate in another way", Levers._strategy, (_any,)
+        "strategy NAME", "switch the storefront's strategy of invalidation", Levers._strategy, (_any,)
     ),
     "server": Lever(
         "server SETTING VALUE",
@@ -336,11 +335,11 @@ LEVERS: dict[str, Lever] = {
         Levers._pool, settings=POOL,
     ),
     "link": Lever(
-        "link standby|primary", "send what the storefront asks over the other way", Levers._link,
-        (_one_of(("standby", "primary"), "way"),),
+        "link standby|primary", "send the storefront's requests to the server over the other route", Levers._link,
+        (_one_of(("standby", "primary"), "route"),),
     ),
     "housekeeping": Lever(
-        "housekeeping off|on", "let the storefront do without what it does now and then beside the pages",
+        "housekeeping off|on", "switch off the storefront's periodic work besides pages, or switch it on again",
         Levers._housekeeping, (_one_of(("off", "on"), "state of the housekeeping"),),
     ),
     "stop": Lever(
@@ -365,8 +364,8 @@ LEVERS: dict[str, Lever] = {
     ),
     "restart": Lever(
         "restart PART...",
-        f"start the {STOREFRONT} or a program anew, also a stopped one; it is away for {RESTART_S:g} s",
+        f"restart the {STOREFRONT} or a program, even a stopped one; it is away for {RESTART_S:g} s",
         Levers._restart, (_one_of((STOREFRONT, *PROGRAMS), "part to restart"),), repeats=True,
     ),
-    "leave": Lever("leave", "change nothing, as nothing is wrong; the scene is checked all the same", Levers._leave),
+    "leave": Lever("leave", "change nothing, because nothing is wrong; the scene is checked", Levers._leave),
 }  # fmt: skip

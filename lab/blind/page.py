@@ -11,7 +11,7 @@ from typing import Any
 from lab.blind.cause import Cause
 from lab.blind.causes import CAUSES
 from lab.blind.journal import Journal
-from lab.blind.readings import Readings, Sample, Seen
+from lab.blind.readings import Readings, SessionSample, UserFigures
 from lab.templates import templates
 
 HERE = Path(__file__).parent
@@ -24,23 +24,23 @@ TOP_COMMANDS = 6
 class SessionFacts:
     """A session as the page describes it.
 
-    `sealed`: the cause was hidden. `seed`: what chose it, None where it was something else. `begun_at`: Unix seconds.
-    `healthy`: what users saw when all was well; `now`: the readings before the reveal; `samples`: what users saw, each
-    with the seconds since the cause began (negative: while all was well).
+    `sealed`: the cause was hidden. `seed`: the number that chose it, None without one. `begun_at`: Unix seconds.
+    `healthy`: figures of users when all was well; `now`: the readings before the reveal; `samples`: all samples, each
+    with its seconds since the cause began (negative: while all was well).
     """
 
     causes: tuple[Cause, ...]
     sealed: bool
     seed: int | None
     begun_at: float
-    healthy: Seen
+    healthy: UserFigures
     now: Readings
-    samples: list[tuple[float, Sample]]
+    samples: list[tuple[float, SessionSample]]
     journal: Journal
 
 
 @dataclass(frozen=True)
-class Line:
+class Curve:
     """A curve in the page's plot."""
 
     name: str
@@ -79,8 +79,8 @@ def write(facts: SessionFacts, path: Path) -> Path:
     return path
 
 
-def plot(samples: list[tuple[float, Sample]]) -> dict[str, Any]:
-    """p99 of a page and of a GET over the session, on a logarithmic scale: two curves, told apart by dash and name."""
+def plot(samples: list[tuple[float, SessionSample]]) -> dict[str, Any]:
+    """Return the plot of a page's and a GET's p99 on a logarithmic scale: two curves that differ by dash and name."""
     rows = [(at, sample.page_ms, sample.get_ms) for at, sample in samples]
     first, last = rows[0][0], max(rows[-1][0], rows[0][0] + 1)
     values = [value for _, *both in rows for value in both if value > 0] or [1.0]
@@ -95,16 +95,16 @@ def plot(samples: list[tuple[float, Sample]]) -> dict[str, Any]:
         steps.append((_y(tick, low, high), f"{tick:g} ms" if tick < 1000 else f"{tick / 1000:g} s"))
         tick *= 10
 
-    def across(at: float) -> float:
+    def x_of(at: float) -> float:
         return LEFT + (at - first) / (last - first) * (WIDTH - LEFT - NAMES)
 
     lines = []
     for name, dash, column in (("a page", "", 1), ("a bystander's GET", "7 5", 2)):
-        points = [f"{across(row[0]):.1f},{_y(max(row[column], low), low, high):.1f}" for row in rows]
-        lines.append(Line(name, " ".join(points), dash, float(points[-1].split(",")[1])))
+        points = [f"{x_of(row[0]):.1f},{_y(max(row[column], low), low, high):.1f}" for row in rows]
+        lines.append(Curve(name, " ".join(points), dash, float(points[-1].split(",")[1])))
     if abs(lines[0].end - lines[1].end) < 18:  # names must not cover each other
-        lines[1] = Line(lines[1].name, lines[1].points, lines[1].dash, lines[0].end + 20)
-    return {"lines": lines, "steps": steps, "begun": across(0.0), "seconds": last - max(0.0, first)}
+        lines[1] = Curve(lines[1].name, lines[1].points, lines[1].dash, lines[0].end + 20)
+    return {"lines": lines, "steps": steps, "begun": x_of(0.0), "seconds": last - max(0.0, first)}
 
 
 def _y(value: float, low: float, high: float) -> float:

@@ -16,25 +16,25 @@ PRICES = "latency-lab-prices"
 INDEX = f"{PRICES}-index"
 VALUE = b"p" * 48
 CHUNK = 250
-"""How many keys a command caches or removes, unless an order's `batch` says otherwise."""
+"""Keys that a command caches or removes, unless an order has another `batch`."""
 POLL_S = 0.005
 
 
 def entry(number: int) -> str:
-    """Key of one price."""
+    """Return the key of one price."""
     return f"{PRICES}:{number}"
 
 
 def put_prices(line: socket, members: int) -> None:
-    """Cache and index all prices, in chunks that stall nobody."""
+    """Cache and index all prices, in chunks too small to make other clients wait."""
     for start in range(0, members, CHUNK):
         keys = [entry(number) for number in range(start, min(members, start + CHUNK))]
         pairs = [word for key in keys for word in (key, VALUE)]
         ask(line, command("MSET", *pairs), command("SADD", INDEX, *keys), each=1)
 
 
-def as_list(reply: object) -> list[Any]:
-    """Return a reply that the protocol defines as a list."""
+def array(reply: object) -> list[Any]:
+    """Return a reply that the protocol defines as an array."""
     assert isinstance(reply, list)
     return reply
 
@@ -44,21 +44,21 @@ def remove_in_parts(line: socket, size: int = CHUNK) -> None:
     cursor: Any = b"0"
     while True:
         [reply] = ask(line, command("SSCAN", INDEX, cursor, "COUNT", max(CHUNK, size)))
-        cursor, page = as_list(reply)
-        found = as_list(page)
-        for start in range(0, len(found), size):
-            ask(line, command("UNLINK", *found[start : start + size]))
+        cursor, page = array(reply)
+        keys = array(page)
+        for start in range(0, len(keys), size):
+            ask(line, command("UNLINK", *keys[start : start + size]))
         if cursor == b"0":
             return
 
 
-def carry_out_changes(
+def run_price_changes(
     order: Order, inbox: Inbox, server: Server, remove: Callable[[socket], None] | None = None
 ) -> None:
-    """Carry out price changes one after the other until a new order comes: remove all cached prices, cache them anew.
+    """Carry out price changes one after the other until a new order comes: remove all prices, and cache them again.
 
     A change stays at the head of the list until it is done. Without `remove` each UNLINK has as many keys as the
-    order's `batch` says, `CHUNK` if it says nothing.
+    order's `batch`, by default `CHUNK`.
     """
     remove = remove or partial(remove_in_parts, size=order.get("batch", CHUNK))
     with connect(server) as line:

@@ -26,66 +26,52 @@ def chart(values: Sequence[tuple[float, float]]) -> str:
 
 
 def lines(facts: SessionFacts) -> list[str]:
-    """The whole text, line by line."""
+    """Return the whole text, line by line."""
     journal, now = facts.journal, facts.now
-    samples, was, became = facts.samples, facts.healthy, now.seen
+    healthy, figures = facts.healthy, now.user_figures
     rows = (
-        (
-            "p99 of a page",
-            [(at, sample.page_ms) for at, sample in samples],
-            was.page_ms,
-            became.page_ms,
-            "ms",
-        ),
-        (
-            "p99 of a bystander's GET",
-            [(at, sample.get_ms) for at, sample in samples],
-            was.get_ms,
-            became.get_ms,
-            "ms",
-        ),
-        (
-            "the oldest price change",
-            [(at, sample.oldest_s) for at, sample in samples],
-            was.oldest_s,
-            became.oldest_s,
-            "s",
-        ),
+        ("p99 of a page", "page_ms", "ms"),
+        ("p99 of a bystander's GET", "get_ms", "ms"),
+        ("the oldest price change", "oldest_s", "s"),
     )
-    said = []
+    text = []
     for cause in facts.causes:
-        said += [
+        text += [
             f"it was {cause.id}: {cause.title.lower()}.",
             cause.mechanism,
             "",
             f"{cause.evidence(now).text} (the last {now.seconds:.0f} s)",
             "",
         ]
-    said += [
-        f"what users saw, every few seconds; {BEGAN} marks where the cause began:",
-        *(f"  {name:<24}  {chart(values)}  {a:.1f} → {b:.1f} {unit}" for name, values, a, b, unit in rows),
+    text += [
+        f"figures of users, every few seconds; {BEGAN} marks the beginning of the cause:",
+        *(
+            f"  {name:<24}  {chart([(at, getattr(sample, field)) for at, sample in facts.samples])}  "
+            f"{getattr(healthy, field):.1f} → {getattr(figures, field):.1f} {unit}"
+            for name, field, unit in rows
+        ),
     ]
     for cause in facts.causes:
         it = cause.id if len(facts.causes) > 1 else "it"
-        said += [
+        text += [
             "",
-            f"causes that look like {it}, what tells them apart, and what this session's readings say:",
+            f"causes that look like {it}, the experiment that separates them, and this session's readings:",
         ]
         for other, how in cause.alike.items():
-            said.append(f"  {other}: {how}\n    here: {CAUSES[other].evidence(now).text}")
+            text.append(f"  {other}: {how}\n    here: {CAUSES[other].evidence(now).text}")
     if journal.hypotheses:
-        said += ["", "your hypotheses:"]
-        said += [f"  {hypothesis}: {_comment(hypothesis, facts.causes)}" for hypothesis in journal.hypotheses]
+        text += ["", "your hypotheses:"]
+        text += [f"  {hypothesis}: {_comment(hypothesis, facts.causes)}" for hypothesis in journal.hypotheses]
     if journal.task == CURE:
-        said += ["", *journal.cure_lines()]
-        said += [f"  {each.lever}: {each.text}" for each in journal.outcomes]
+        text += ["", *journal.cure_lines()]
+        text += [f"  {each.lever}: {each.text}" for each in journal.outcomes]
         for cause in facts.causes:
-            of = f" of {cause.id}" if len(facts.causes) > 1 else ""
-            said += [f"  a cure{of} is {lever}: {why}" for lever, why in cause.cures.items()]
-            said += [f"  no cure{of} is {lever}: {why}" for lever, why in cause.tempting.items()]
+            which = f" of {cause.id}" if len(facts.causes) > 1 else ""
+            text += [f"  a cure{which} is {lever}: {why}" for lever, why in cause.cures.items()]
+            text += [f"  no cure{which} is {lever}: {why}" for lever, why in cause.tempting.items()]
     worth = [line for cause in facts.causes for line in journal.worth(cause.id)]
-    said += ["", *worth, *journal.hypothesis_lines(), f"score: {journal.score} of {journal.full}"]
-    return said
+    text += ["", *worth, *journal.hypothesis_lines(), f"score: {journal.score} of {journal.full}"]
+    return text
 
 
 def _comment(hypothesis: str, causes: Sequence[Cause]) -> str:

@@ -1,4 +1,4 @@
-"""One blind session: brings the scene up, measures it while healthy, begins the cause, shows what users see."""
+"""A blind session: brings the scene up, measures it while healthy, begins the cause, shows the figures of users."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from typing import Any
 import redis
 
 from lab.blind import diagnostics, levers, page, reveal, sizing
-from lab.blind.cause import CURE, FIND, MORE_THAN_ONE, Cause, Story, orders_of
-from lab.blind.checking import Check, Scene, pace
-from lab.blind.journal import Journal
-from lab.blind.judging import Judgement, judge
+from lab.blind.cause import CURE, FIND, MORE_THAN_ONE, Cause, Complaint, orders_of
+from lab.blind.checking import Baseline, CureCheck, pace
+from lab.blind.journal import LEVER, Journal
+from lab.blind.judging import AnswerJudgement, judge
 from lab.blind.levels import LEVELS, Level
 from lab.blind.observer import Observer
-from lab.blind.past import remember
 from lab.blind.prices import CHANGES, INDEX
-from lab.blind.readings import RESTLESS_GET_MS, Readings, Sample, Seen, readings
+from lab.blind.readings import RESTLESS_GET_MS, Readings, SessionSample, UserFigures, compute_readings
 from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, BlindStack, SessionScene
+from lab.blind.session_folders import remember
 from lab.blind.session_socket import SessionSocket
 from lab.errors import StackError, UsageError
 from lab.scenarios.model import ProbeSpec
@@ -37,22 +37,22 @@ from lab.server.processes import uninterrupted
 POPULATION = sizing.KEYS // 20
 LULL_S, HEALTHY_S, SETTLE_S, TICK_S = 1.0, 5.0, 5.0, 5.0
 HEALTHY_SAMPLES = 6
-"""The most samples taken while waiting for a bystander's p99 as low as an idle server's."""
+"""The most healthy samples that are taken until one is undisturbed."""
 STRONGER = 2.0
 FILL_S = 60.0
 HISTORY_ROWS = 120
 REVEALED_SAMPLES = 12
-"""How many of the latest samples the reveal reports on; those before the first lever say whether it was needed."""
+"""The latest samples, as the reveal reports on them; those before the first lever decide whether a cure was needed."""
 NEEDED_SAMPLES = 2
-"""Samples with a symptom before the first lever, from which on it was needed; one may be the machine's doing."""
-Say = Callable[[str], None]
+"""Samples with a symptom before the first lever from which a cure was needed; the machine may cause a single one."""
+Print = Callable[[str], None]
 
 
-def health(measure: Callable[[], Seen], least: int = 1) -> Seen:
-    """What users see when all is well: the medians of `least` samples, without those that the machine disturbed.
+def healthy_figures(measure: Callable[[], UserFigures], least: int = 1) -> UserFigures:
+    """Return the healthy figures of users: the medians of `least` samples without those that the machine disturbed.
 
-    If it disturbed all of them, more are taken, and the best one counts. A disturbed sample would make the healthy
-    value too high for any cause to stand out.
+    If the machine disturbed all of them, more are taken, and the best one counts. A disturbed sample would make the
+    healthy value too high for any cause to stand out.
     """
     samples = [measure() for _ in range(least)]
     while min(each.get_ms for each in samples) > RESTLESS_GET_MS and len(samples) < HEALTHY_SAMPLES:
@@ -60,7 +60,7 @@ def health(measure: Callable[[], Seen], least: int = 1) -> Seen:
     calm = [each for each in samples if each.get_ms <= RESTLESS_GET_MS]
     if not calm:
         return min(samples, key=lambda sample: sample.get_ms)
-    return Seen(
+    return UserFigures(
         statistics.median(each.page_ms for each in calm),
         statistics.median(each.get_ms for each in calm),
         statistics.median(each.oldest_s for each in calm),
@@ -68,10 +68,10 @@ def health(measure: Callable[[], Seen], least: int = 1) -> Seen:
 
 
 class Session:
-    """One blind session. `sealed` is False for an exercise whose cause is known; only the texts differ then.
+    """A blind session. `sealed` is False for an exercise whose cause is known; only the texts differ then.
 
-    `causes` has one cause, or two that are at work together; `seed` is what chose them, None where it was something
-    else. `lab.blind` says how they are kept from the participant.
+    `causes` has one cause, or two that are at work together; `seed` is the number that chose them, None without one.
+    `lab.blind` describes how the session hides them from the participant.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Session:
         seed: int | None,
         minutes: float,
         folder: Path,
-        say: Say,
+        print_line: Print,
         announced: str = "",
         sealed: bool = True,
         make: Callable[[Path], SessionScene] = BlindStack,
@@ -91,35 +91,35 @@ class Session:
         self.seed = seed
         self.sealed = sealed
         self.folder = folder
-        self.healthy = Seen(0.0, 0.0, 0.0)
+        self.healthy = UserFigures(0.0, 0.0, 0.0)
         self.begun_at = 0.0
         self.page: Path | None = None
         self._make = make
         self._minutes = minutes
-        self._say = say
+        self._print = print_line
         self._announced = announced or complaint(self.causes).text
         self._level = level
         self._strength = 1.0
         self._settings: dict[str, str] = {}
         self._ended = threading.Event()
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._samples_before = 0
         self._task = task
         self._levers: levers.Levers | None = None
         self._pulled: levers.Pull | None = None
-        self._check: Check | None = None
-        self._checked = ""
+        self._check: CureCheck | None = None
+        self._outcome_text = ""
         self._samples_until: int | None = None
 
     def run(self) -> None:
-        """Run the session to its end. Whatever happens, every process of it is ended. Raises `LabError`."""
-        home = self.folder.parent
-        socket = SessionSocket(
-            home, self.reply
-        )  # before anything else, because two sessions at once would disturb each other
+        """Run the session to its end, and end all its processes, also after an error. Raises `LabError`."""
+        # The socket comes first, because two sessions at once would disturb each other.
+        socket = SessionSocket(self.folder.parent, self.reply)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self.journal = Journal(self.causes, self.folder / "notes.txt", self._judge, task=self._task)
+            self.journal = Journal(
+                self.causes, self.folder / "notes.txt", self._judge_answer, task=self._task
+            )
             self.stack = self._make(self.folder)
             try:
                 self._play()
@@ -137,12 +137,12 @@ class Session:
 
     def _play(self) -> None:
         stack = self.stack
-        stack.up(self._say)
+        stack.up(self._print)
         self._settings = stack.server.settings(["*"])
-        self._say(f"filling {sizing.KEYS:,} entries")
+        self._print(f"filling {sizing.KEYS:,} entries")
         self.measured = self._measure()
-        self._set_server_up()
-        self._say("measuring what users see while all is well")
+        self._configure_server()
+        self._print("measuring what users see while all is well")
         probe = stack.start_probe(ProbeSpec("main"), PROBES_PER_S)
         self.observer = Observer(stack, probe)
         try:
@@ -150,7 +150,7 @@ class Session:
             threading.Thread(target=self._change_prices, daemon=True).start()
             self._wait(LULL_S)
             self.observer.take_sample()
-            self.healthy = health(self._users_after, stack.healthy_samples)
+            self.healthy = healthy_figures(self._measure_users, stack.healthy_samples)
             self.measured = replace(self.measured, healthy=self.healthy)
             self._begin()
             self._announce()
@@ -158,28 +158,28 @@ class Session:
         finally:
             self.observer.close()
 
-    def _users_after(self) -> Seen:
+    def _measure_users(self) -> UserFigures:
         self._wait(HEALTHY_S)
-        return self.observer.take_sample().seen
+        return self.observer.take_sample().user_figures
 
-    def _measure(self) -> sizing.Measured:
+    def _measure(self) -> sizing.Measurements:
         stack = self.stack
         stack.web.warm(sizing.KEYS, restart=False, seconds=FILL_S, check=stack.check)
         keys = stack.server.snapshot().keys
         pings = sorted(stack.server.ping_us())
-        walk_us = stack.server.scan_cost_us(sizing.PATTERN, 1000, 0.3)
-        return sizing.Measured(
+        full_scan_us = stack.server.scan_cost_us(sizing.PATTERN, 1000, 0.3)
+        return sizing.Measurements(
             ping_us=pings[len(pings) // 2],
-            key_us=walk_us / keys,
+            key_us=full_scan_us / keys,
             keys=keys,
             core=stack.core,
             cores=os.cpu_count() or 1,
         )
 
-    def _set_server_up(self) -> None:
-        """Send all programs their first orders, and configure the server; the same for every cause."""
+    def _configure_server(self) -> None:
+        """Send all programs their healthy orders, and configure the server; the same for every cause."""
         stack = self.stack
-        for name, order in sizing.WELL.items():
+        for name, order in sizing.HEALTHY_ORDERS.items():
             stack.order(name, order)
         client: Any = redis.Redis.from_url(stack.server.url, protocol=2, driver_info=None)
         end = time.monotonic() + FILL_S
@@ -197,76 +197,76 @@ class Session:
         while not self._ended.wait(self.measured.change_every_s):
             try:
                 client.rpush(CHANGES, time.time())
-                self.observer.asked += 1
+                self.observer.changes_put += 1
             except redis.RedisError:
-                self.observer.refused += 1
+                self.observer.changes_refused += 1
         client.close()
 
     def _begin(self) -> None:
         """Begin the cause; if its complaint is not true yet, begin it once more, `STRONGER` times as strong.
 
-        `nothing` takes as long as a cause that shows at once, so the time does not betray it.
+        The cause `nothing` takes as long as a cause that shows at once, so the time does not reveal it.
         """
-        self._say("something happens")
+        self._print("something happens")
         self._samples_before = len(self.observer.samples)
         self.begun_at = self.journal.began = time.time()
         for _ in range(2):
             orders = orders_of(self.causes, self.measured, self._strength)
             self._levers = levers.Levers(self.stack, orders)
             for name, order in orders.items():
-                if order != sizing.WELL[name]:
+                if order != sizing.HEALTHY_ORDERS[name]:
                     self.stack.order(name, order)
             self._wait(SETTLE_S)
             self.observer.take_sample()
-            if complaint(self.causes).seen_in(self.readings(1)):
+            if complaint(self.causes).is_true_in(self.readings(1)):
                 self._wait(SETTLE_S)
                 self.observer.take_sample()
                 return
             self._strength *= STRONGER
 
     def readings(self, newest: int = REVEALED_SAMPLES) -> Readings:
-        """The readings over the newest samples since the cause began, and before the first lever was pulled."""
+        """Return readings over the newest samples since the cause began and before the first lever was pulled."""
         samples = list(self.observer.samples)[: self._samples_until]
         first = max(self._samples_before, len(samples) - newest)
-        return readings(samples[first - 1], samples[first:], self.healthy, self.measured.cores)
+        return compute_readings(samples[first - 1], samples[first:], self.healthy, self.measured.cores)
 
-    def _judge(self, cause: Cause, evidence: str) -> Judgement:
+    def _judge_answer(self, cause: Cause, evidence: str) -> AnswerJudgement:
         present = [other.id for other in self.causes if other is not cause]
-        return judge(cause, evidence, self._single_readings(), self.readings(), present)
+        return judge(cause, evidence, self._readings_by_sample(), self.readings(), present)
 
-    def _single_readings(self) -> list[Readings]:
-        """The readings of each sample since the cause began, and before the first lever was pulled."""
+    def _readings_by_sample(self) -> list[Readings]:
+        """Return the readings of each sample since the cause began and before the first lever was pulled."""
         samples = list(self.observer.samples)[: self._samples_until]
         return [
-            readings(samples[at - 1], [samples[at]], self.healthy, self.measured.cores)
+            compute_readings(samples[at - 1], [samples[at]], self.healthy, self.measured.cores)
             for at in range(self._samples_before, len(samples))
         ]
 
     def _announce(self) -> None:
-        say = self._say
-        say("")
-        say(self._announced)
-        say("")
-        places = self.stack.shown()
-        for name, place in places.items():
-            say(f"  {name:<26}  {place}")
-        say("")
-        say(self._well())
+        print_line = self._print
+        print_line("")
+        print_line(self._announced)
+        print_line("")
+        addresses = self.stack.shown()
+        for name, address in addresses.items():
+            print_line(f"  {name:<26}  {address}")
+        print_line("")
+        print_line(self._healthy_line())
         if inside.is_inside():
-            say("In a second terminal, with the server by its name (as in `probe redis`):")
+            print_line("In a second terminal, with the server by its name (as in `probe redis`):")
         else:
-            say("In a second terminal, so that the commands of the guide find the scene:")
-            say("")
-            say(f"  export PROBE_URL={places['server']}/0")
-            say(f"  export STOREFRONT={places['storefront']}")
-            say(f"  export LOCUST={places['Locust']}")
-            say("")
+            print_line("In a second terminal, so that the commands of the guide find the scene:")
+            print_line("")
+            print_line(f"  export PROBE_URL={addresses['server']}/0")
+            print_line(f"  export STOREFRONT={addresses['storefront']}")
+            print_line(f"  export LOCUST={addresses['Locust']}")
+            print_line("")
         cure = "cure | " if self._task == CURE else ""
         verbs = f"look | note | hint | answer | {cure}reveal"
-        say(f"Then there: {inside.typed()} blind {verbs}. Ctrl-C here ends everything.")
-        say("")
+        print_line(f"Then there: {inside.typed()} blind {verbs}. Ctrl-C here ends everything.")
+        print_line("")
 
-    def _well(self) -> str:
+    def _healthy_line(self) -> str:
         if not self._level.figures:
             return "Healthy values are not shown at this level. Measure your own baseline first."
         return (
@@ -279,19 +279,19 @@ class Session:
         while not self._ended.is_set() and time.monotonic() < end:
             self._wait(min(TICK_S, max(0.1, end - time.monotonic())))
             if not self._ended.is_set():
-                self._tell_users()
+                self._report_users()
         if not self._ended.is_set():
-            self._say("the time is up.")
-            self._say(self._reveal())
+            self._print("the time is up.")
+            self._print(self._reveal())
 
-    def _tell_users(self) -> None:
-        """Say what users see, or that a part does not answer in time: a participant may well overload it."""
+    def _report_users(self) -> None:
+        """Print the newest figures of users, or that a part does not answer in time: a participant may overload it."""
         try:
-            self._say(line_of(self.observer.take_sample()))
-            self._hear_check()
+            self._print(users_line(self.observer.take_sample()))
+            self._run_check()
         except StackError as error:
             self.stack.check()
-            self._say(f"{datetime.now():%H:%M:%S}  {error}")
+            self._print(f"{datetime.now():%H:%M:%S}  {error}")
 
     def _wait(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -299,41 +299,43 @@ class Session:
             self.stack.check()
             self._ended.wait(min(0.25, left))
 
-    def reply(self, words: dict[str, Any]) -> str:
-        """Answer a request from the second terminal. Raises `LabError`."""
-        verb = words["verb"]
+    def reply(self, request: dict[str, Any]) -> str:
+        """Return the reply to a request from the second terminal. Raises `LabError`."""
+        verb = request["verb"]
         if verb == "look":
-            self._need_begun()
-            name = str(words.get("name", ""))
-            if words["what"] == "ping" and not self._level.pings:
+            self._require_begun()
+            name = str(request.get("name", ""))
+            if request["what"] == "ping" and not self._level.pings:
                 raise UsageError(
                     "at this level there is no look ping: measure it yourself, as the guide shows."
                 )
-            return diagnostics.raw_reading(str(words["what"]), self.stack, self._users, name, self._history)
-        with self._turn:
-            self._need_begun()
+            return diagnostics.raw_reading(
+                str(request["what"]), self.stack, self._users_text, name, self._history_text
+            )
+        with self._lock:
+            self._require_begun()
             if self._ended.is_set():
                 raise UsageError("the session has ended.")
             if verb == "note":
-                return self.journal.note(str(words["text"]), str(words.get("hypothesis", "")))
+                return self.journal.note(str(request["text"]), str(request.get("hypothesis", "")))
             if verb == "hint":
                 return self.journal.hint()
             if verb == "answer":
-                return self.journal.answer(str(words["cause"]), str(words["evidence"]))
+                return self.journal.answer(str(request["cause"]), str(request["evidence"]))
             if verb == "cure":
-                return self._pull(levers.parse([str(word) for word in words["words"]]))
+                return self._pull(levers.parse([str(word) for word in request["words"]]))
             if verb == "checked":
-                return self._checked
+                return self._outcome_text
             if verb == "reveal":
-                said = self._reveal()
-                self._say(
+                text = self._reveal()
+                self._print(
                     f"Revealed in the second terminal: it was {self._names(' and ')}. The scene is taken down."
                 )
-                return said
+                return text
         raise ValueError(verb)
 
     def _pull(self, pull: levers.Pull) -> str:
-        """Pull a lever, and begin its check; the check of a lever before it ends without an outcome."""
+        """Pull a lever and begin its check; a check that is under way ends without an outcome."""
         assert self._levers is not None
         if self._task != CURE:
             raise UsageError(
@@ -343,29 +345,32 @@ class Session:
             raise UsageError(
                 f"the scene is cured already, by {self.journal.cured.lever}: bin/lab blind reveal."
             )
-        at, scene, needed = time.time(), self._usual(), self._needed()
-        said = self._levers.pull(pull)
+        at, baseline, needed = time.time(), self._baseline(), self._cure_was_needed()
+        text = self._levers.pull(pull)
         self._samples_until = self._samples_until or len(self.observer.samples)
-        self.journal.pulled(pull.text)
-        self._pulled, self._checked = pull, ""
-        self._check = Check(pull.text, at, scene, needed)
-        return said
+        self.journal.write(LEVER, pull.text)
+        self._pulled, self._outcome_text = pull, ""
+        self._check = CureCheck(pull.text, at, baseline, needed)
+        return text
 
-    def _usual(self) -> Scene:
-        """What the check of a lever compares with: the samples while all was well."""
-        before = list(self.observer.samples)[: self._samples_before]
-        return Scene(
-            self.healthy, self.measured.cores, *pace(before[0], before[1:]), told=self._level.figures
+    def _baseline(self) -> Baseline:
+        """Return the healthy figures that the check of a lever compares with, from the samples while all was well."""
+        healthy_samples = list(self.observer.samples)[: self._samples_before]
+        return Baseline(
+            self.healthy,
+            self.measured.cores,
+            *pace(healthy_samples[0], healthy_samples[1:]),
+            is_shown=self._level.figures,
         )
 
-    def _needed(self) -> bool:
-        """True if users had a symptom in some of the samples before the first lever was pulled."""
-        latest = self._single_readings()[-REVEALED_SAMPLES:]
+    def _cure_was_needed(self) -> bool:
+        """Return whether users had a symptom in some of the samples before the first lever was pulled."""
+        latest = self._readings_by_sample()[-REVEALED_SAMPLES:]
         return sum(each.symptom for each in latest) >= min(NEEDED_SAMPLES, len(latest))
 
-    def _hear_check(self) -> None:
-        """Let the check of the lever that was pulled last judge the newest sample, and say its outcome."""
-        with self._turn:
+    def _run_check(self) -> None:
+        """Judge the newest sample by the check that is under way, and print its outcome if there is one."""
+        with self._lock:
             if not (self._check and self._levers and self._pulled):
                 return
             outcome = self._check.add(*list(self.observer.samples)[-2:])
@@ -374,50 +379,44 @@ class Session:
             self._check = None
             if not outcome.cured:
                 outcome = replace(outcome, text=outcome.text + self._levers.came_back(self._pulled))
-            self._checked = self.journal.checked(outcome)
-            self._say(self._checked)
+            self._outcome_text = self.journal.add_outcome(outcome)
+            self._print(self._outcome_text)
 
-    def _need_begun(self) -> None:
+    def _require_begun(self) -> None:
         if not self.begun_at or len(self.observer.samples) <= self._samples_before:
             raise UsageError("the session is still starting: wait until its terminal lists the addresses.")
 
-    def _users(self) -> str:
+    def _users_text(self) -> str:
         samples = list(self.observer.samples)[self._samples_before :]
-        return "\n".join([*(line_of(sample) for sample in samples[-20:]), self._well()])
+        return "\n".join([*(users_line(sample) for sample in samples[-20:]), self._healthy_line()])
 
-    def _history(self) -> str:
+    def _history_text(self) -> str:
         rows = []
         samples = list(self.observer.samples)
         for before, sample in pairwise(
             samples if self._level.figures else samples[self._samples_before - 1 :]
         ):
-            of = readings(before, [sample], self.healthy, self.measured.cores)
+            now = compute_readings(before, [sample], self.healthy, self.measured.cores)
             rows.append(
                 (
-                    f"{datetime.fromtimestamp(sample.at):%H:%M:%S}", f"{of.seconds:.0f}",
+                    f"{datetime.fromtimestamp(sample.at):%H:%M:%S}", f"{now.seconds:.0f}",
                     f"{sample.page_ms:.1f}", f"{sample.get_ms:.1f}", sample.gets.total, f"{sample.oldest_s:.1f}",
-                    f"{of.busy:.0%}", f"{of.evicted_per_s:,.0f}", f"{of.memory:.0%}",
+                    f"{now.busy:.0%}", f"{now.evicted_per_s:,.0f}", f"{now.memory:.0%}",
                 )
             )  # fmt: skip
         headings = (
             "at", "over s", "page p99 ms", "GET p99 ms", "GETs", "oldest change s", "main thread", "evicted/s",
             "memory of its limit",
         )  # fmt: skip
-        told = "before, all was well" if self._level.figures else "at this level nothing before it is shown"
-        began = f"The cause began at {datetime.fromtimestamp(self.begun_at):%H:%M:%S}; {told}.\n"
+        note = "before, all was well" if self._level.figures else "at this level nothing before it is shown"
+        began = f"The cause began at {datetime.fromtimestamp(self.begun_at):%H:%M:%S}; {note}.\n"
         return began + diagnostics.table(headings, rows[-HISTORY_ROWS:])
 
     def _reveal(self) -> str:
         now = self.readings()
+        samples = self.timed_samples()
         facts = page.SessionFacts(
-            self.causes,
-            self.sealed,
-            self.seed,
-            self.begun_at,
-            self.healthy,
-            now,
-            self.samples_since(),
-            self.journal,
+            self.causes, self.sealed, self.seed, self.begun_at, self.healthy, now, samples, self.journal
         )
         self.page = page.write(facts, self.folder / "page.html")
         if self.sealed:
@@ -428,20 +427,20 @@ class Session:
     def _names(self, between: str) -> str:
         return between.join(cause.id for cause in self.causes)
 
-    def samples_since(self) -> list[tuple[float, Sample]]:
-        """Every sample with its seconds since the cause began (negative: while all was well)."""
+    def timed_samples(self) -> list[tuple[float, SessionSample]]:
+        """Return every sample with its seconds since the cause began (negative: while all was well)."""
         samples = list(self.observer.samples)
         began = samples[self._samples_before - 1].at if self._samples_before else samples[0].at
         return [(sample.at - began, sample) for sample in samples]
 
 
-def complaint(causes: Sequence[Cause]) -> Story:
-    """What people say while these causes are at work."""
+def complaint(causes: Sequence[Cause]) -> Complaint:
+    """Return the complaint of users while these causes are at work."""
     return causes[0].story if len(causes) == 1 else MORE_THAN_ONE
 
 
-def line_of(sample: Sample) -> str:
-    """What users saw in one sample, in one line."""
+def users_line(sample: SessionSample) -> str:
+    """Return the figures of users in one sample as a line."""
     return (
         f"{datetime.fromtimestamp(sample.at):%H:%M:%S}  p99 of a page {sample.page_ms:7.1f} ms   "
         f"of a bystander's GET {sample.get_ms:7.1f} ms   "

@@ -1,6 +1,6 @@
-"""The session socket: a Unix socket by which a second terminal asks the session. Only its owner may use it.
+"""The session socket: a Unix socket over which a second terminal sends requests. Only its owner may use it.
 
-A request is one JSON line, and so is its answer: {"verb": ..., ...} → {"text": ..., "code": exit code}.
+A request is one JSON line, and so is its reply: {"verb": ..., ...} → {"text": ..., "code": exit code}.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Handler = Callable[[dict[str, Any]], str]
 
 
 def home() -> Path:
-    """The parent of all session folders: LAB_BLIND_HOME, or else runs/blind of the lab."""
+    """Return the parent of all session folders: LAB_BLIND_HOME, by default runs/blind of the lab."""
     return Path(os.environ.get("LAB_BLIND_HOME") or ROOT / "runs" / "blind").absolute()
 
 
 def address(folder: Path) -> Path:
-    """The socket's path in `folder`; if that is too long for a socket, a path in a private temporary folder.
+    """Return the socket's path in `folder`; if that is too long for a socket, a path in a private temporary folder.
 
-    LAB_SOCKETS names another folder: not every folder that a container shares with its machine can hold a socket.
+    LAB_SOCKETS names another folder, because some folders that a container shares with its machine cannot have sockets.
     """
     path = (_sockets() or folder) / "session.sock"
     if len(os.fsencode(path)) <= LONGEST_PATH:
@@ -48,48 +48,48 @@ def address(folder: Path) -> Path:
 
 
 def _sockets() -> Path | None:
-    named = os.environ.get("LAB_SOCKETS")
-    return Path(named) if named else None
+    folder = os.environ.get("LAB_SOCKETS")
+    return Path(folder) if folder else None
 
 
 def _require_private(path: Path, folder: Path) -> bool:
-    """True if the socket of `folder` lies in a temporary folder. Raises `UsageError` if others can write there."""
+    """Return whether the socket lies in a private temporary folder. Raises `UsageError` if others can write there."""
     if path.parent in (folder, _sockets()):
         return False
     with contextlib.suppress(FileNotFoundError):
-        found = path.parent.stat()
-        if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        status = path.parent.stat()
+        if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
             raise UsageError(f"{path.parent} belongs to another user or is open to others: remove it.")
     return True
 
 
 def _connect(path: Path) -> socket.socket | None:
-    line = socket.socket(socket.AF_UNIX)
+    connection = socket.socket(socket.AF_UNIX)
     try:
-        line.connect(str(path))
-        return line
+        connection.connect(str(path))
+        return connection
     except OSError:
-        line.close()
+        connection.close()
         return None
 
 
-def ask(words: dict[str, Any], folder: Path | None = None) -> str:
-    """Send a request and return the session's answer.
+def ask(request: dict[str, Any], folder: Path | None = None) -> str:
+    """Send a request and return the session's reply.
 
     Raises `UsageError` when no session runs or the session refuses the request, `StackError` when it does not answer.
     """
     folder = folder or home()
     path = address(folder)
     _require_private(path, folder)
-    line = _connect(path)
-    if line is None:
+    connection = _connect(path)
+    if connection is None:
         raise UsageError(NO_SESSION)
-    with line, line.makefile("rb") as replies:
-        line.settimeout(PATIENCE_S)
+    with connection, connection.makefile("rb") as replies:
+        connection.settimeout(PATIENCE_S)
         try:
-            line.sendall(json.dumps(words).encode() + b"\n")
-            answer = parse(replies.readline(LONGEST * 100))
-            text, code = str(answer["text"]), int(answer["code"])
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            reply = parse(replies.readline(LONGEST * 100))
+            text, code = str(reply["text"]), int(reply["code"])
         except (OSError, ValueError, KeyError, TypeError):
             raise StackError("the session does not answer; look at the terminal it runs in.") from None
     if code == USAGE:
@@ -143,8 +143,8 @@ class SessionSocket(socketserver.ThreadingUnixStreamServer):
 
     def _reply(self, data: bytes) -> dict[str, Any]:
         try:
-            words = parse(data)
-            return {"text": self._handle(words), "code": 0}
+            request = parse(data)
+            return {"text": self._handle(request), "code": 0}
         except LabError as error:
             return {"text": str(error), "code": error.exit_code}
         except (ValueError, KeyError, TypeError, AttributeError):

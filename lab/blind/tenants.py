@@ -1,9 +1,9 @@
-"""The tenants: programs of other teams on the shared server. Orders on stdin say what each does, and how much.
+"""The tenants: programs of other teams on the shared server. Each carries out the orders that come on stdin.
 
 Every such program runs this module and idles until an order comes. The order's `kind` is `rest`, `changes`, or the id
 of a cause, whose `disturb` is then run; a newer order ends the older one. PROBE_URL is the server's URL. The argument,
-if there is one, is the program's name: its connections bear it, the same under every cause, so that the slow log and
-the list of connections say who asked. The end of stdin ends the program.
+if there is one, is the program's name, the same under every cause. Its connections have that name, so the slow log and
+the list of connections show it. The end of stdin ends the program.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from lab.blind.causes import CAUSES
 from lab.blind.inbox import Inbox, Order
-from lab.blind.prices import carry_out_changes
+from lab.blind.prices import run_price_changes
 from loadtest import arguments
 from loadtest.resp import ConnectionLost, LoadFailed, Server
 
@@ -27,7 +27,7 @@ def resting(_order: Order, inbox: Inbox, _server: Server) -> None:
 
 KINDS: dict[str, Callable[[Order, Inbox, Server], None]] = {
     "rest": resting,
-    "changes": carry_out_changes,
+    "changes": run_price_changes,
     **{cause.id: cause.disturb for cause in CAUSES.values() if cause.disturb},
 }
 
@@ -41,8 +41,8 @@ def main() -> int:
             try:
                 KINDS[order["kind"]](order, inbox, server)
             except (LoadFailed, ConnectionLost, OSError):
-                # The server restarts, is full, or a participant has ended this connection. Begin again without a
-                # message: a participant could read it.
+                # The server restarts, is full, or a participant has closed this connection. Begin again without a
+                # message, because a participant could read it.
                 inbox.wait(0.5)
     return 0
 

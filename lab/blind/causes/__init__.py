@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from lab.blind.cause import STORIES, Cause
+from lab.blind.cause import COMPLAINTS, Cause
 from lab.errors import UsageError
 
 FUNCTIONS = ("evidence", "orders", "disturb")
@@ -22,7 +22,7 @@ def _cause(name: str, texts: dict[str, Any]) -> Cause:
     module = import_module(f"{__name__}.{name.replace('-', '_')}")
     functions = {each: getattr(module, each) for each in FUNCTIONS if hasattr(module, each)}
     texts |= {
-        "story": STORIES[texts["story"]],
+        "story": COMPLAINTS[texts["story"]],
         "hints": tuple(texts["hints"]),
         "words": tuple(texts["words"]),
     }

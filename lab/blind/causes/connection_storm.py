@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 
 from lab.blind.inbox import Inbox, Order
 from lab.blind.prices import entry
-from lab.blind.sizing import SECOND, Measured, Orders
+from lab.blind.sizing import SECOND, Measurements, Orders
 from lab.server import signs
 from loadtest.incidents.crowd_model import allow_files
 from loadtest.resp import ANSWER_S, Server, ask, command
@@ -24,7 +24,7 @@ AT_ONCE = struct.pack("ii", 1, 0)
 evidence = signs.connects
 
 
-def orders(_of: Measured, strength: float) -> Orders:
+def orders(_measured: Measurements, strength: float) -> Orders:
     """Order waves of connections; a strength above 1.0 brings them closer together."""
     return {SECOND: {"kind": "connection-storm", "connections": CONNECTIONS, "every_s": EVERY_S / strength}}
 

@@ -6,7 +6,7 @@ import time
 
 from lab.blind.inbox import Inbox, Order
 from lab.blind.prices import CHUNK, PRICES, VALUE, entry
-from lab.blind.sizing import HEADROOM_MB, SECOND, Measured, Orders
+from lab.blind.sizing import HEADROOM_MB, SECOND, Measurements, Orders
 from lab.server import signs
 from loadtest.resp import Server, ask, command, connect
 
@@ -15,7 +15,7 @@ BYTES_PER_ENTRY = 330
 evidence = signs.evictions
 
 
-def orders(of: Measured, strength: float) -> Orders:
+def orders(measured: Measurements, strength: float) -> Orders:
     """Order bursts of clients that read much at once; between the bursts the server is filled up to its limit."""
     order = {
         "kind": "eviction-cycle",

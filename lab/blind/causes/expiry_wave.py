@@ -7,7 +7,7 @@ from socket import socket
 
 from lab.blind.inbox import Inbox, Order
 from lab.blind.prices import CHUNK, PRICES
-from lab.blind.sizing import HEADROOM_MB, SECOND, Measured, Orders
+from lab.blind.sizing import HEADROOM_MB, SECOND, Measurements, Orders
 from lab.server import signs
 from loadtest.resp import Server, ask, command, connect
 
@@ -19,7 +19,7 @@ EVERY_S, WRITTEN = 3.0, 0.8
 evidence = signs.expiries
 
 
-def orders(_of: Measured, strength: float) -> Orders:
+def orders(_measured: Measurements, strength: float) -> Orders:
     """Order as many entries as the server has room for, all with the same moment of expiry."""
     entries = HEADROOM_MB * 1_000_000 // BYTES_PER_ENTRY // CHUNK * CHUNK
     return {SECOND: {"kind": "expiry-wave", "entries": entries, "every_s": EVERY_S / strength}}

@@ -5,23 +5,23 @@ from __future__ import annotations
 from functools import partial
 from socket import socket
 
-from lab.blind.prices import INDEX, as_list, carry_out_changes
+from lab.blind.prices import INDEX, array, run_price_changes
 from lab.blind.readings import Readings
-from lab.blind.sizing import CHANGER, Measured, Orders, prices
+from lab.blind.sizing import CHANGER, Measurements, Orders, prices
 from lab.server import law, signs
 from lab.server.figures import Evidence
 from loadtest.resp import ask, command
 
 
-def evidence(of: Readings) -> Evidence:
+def evidence(readings: Readings) -> Evidence:
     """Found if GETs are slow because a whole set is read, and what it names is deleted, in one piece each."""
-    held = [each for each in law.holders(of) if each.name in ("SMEMBERS", "UNLINK")]
-    found = signs.evidence_of_holders(of, held)
-    called = of.spent("SMEMBERS").per_s > 0 and of.spent("UNLINK").per_s > 0
-    return Evidence(of.slow_gets and called and found.found, found.text)
+    held = [each for each in law.holders(readings) if each.name in ("SMEMBERS", "UNLINK")]
+    found = signs.evidence_of_holders(readings, held)
+    called = readings.spent("SMEMBERS").per_s > 0 and readings.spent("UNLINK").per_s > 0
+    return Evidence(readings.slow_gets and called and found.found, found.text)
 
 
-def orders(_of: Measured, _strength: float) -> Orders:
+def orders(_measured: Measurements, _strength: float) -> Orders:
     """Let the program that carries out price changes remove all prices in one piece."""
     return {CHANGER: prices("giant-index")}
 
@@ -30,7 +30,7 @@ def remove_whole(line: socket) -> None:
     """Remove all prices with two commands."""
     [found] = ask(line, command("SMEMBERS", INDEX))
     if found:
-        ask(line, command("UNLINK", *as_list(found)))
+        ask(line, command("UNLINK", *array(found)))
 
 
-disturb = partial(carry_out_changes, remove=remove_whole)
+disturb = partial(run_price_changes, remove=remove_whole)

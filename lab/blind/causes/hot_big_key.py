@@ -10,7 +10,7 @@ from socket import socket
 
 from lab.blind.inbox import Inbox, Order
 from lab.blind.prices import PRICES
-from lab.blind.sizing import HEADROOM_MB, SECOND, Measured, Orders
+from lab.blind.sizing import HEADROOM_MB, SECOND, Measurements, Orders
 from lab.server import signs
 from loadtest.resp import ConnectionLost, Server, ask, command, connect
 
@@ -26,7 +26,7 @@ AGAIN_S = 1.0
 evidence = signs.big_answers
 
 
-def orders(_of: Measured, strength: float) -> Orders:
+def orders(_measured: Measurements, strength: float) -> Orders:
     """Order as many connections as the room for their answers admits; a strength above 1.0 makes the value smaller."""
     most = HEADROOM_MB * 1_000_000 * ROOM / VALUE_BYTES
     order = {

@@ -6,7 +6,7 @@ import time
 
 from lab.blind.cause import held_by_commands
 from lab.blind.inbox import Inbox, Order
-from lab.blind.sizing import PATTERN, SECOND, Measured, Orders
+from lab.blind.sizing import PATTERN, SECOND, Measurements, Orders
 from loadtest.resp import Server, ask, command, connect
 
 BUSY = 0.35
@@ -16,13 +16,13 @@ BUSY = 0.35
 evidence = held_by_commands("keys-command")
 
 
-def orders(of: Measured, strength: float) -> Orders:
+def orders(measured: Measurements, strength: float) -> Orders:
     """Order KEYS so often that it takes `BUSY` of the main thread; a strength above 1.0 multiplies that, up to 0.8."""
     return {
         SECOND: {
             "kind": "keys-command",
             "pattern": PATTERN,
-            "every_s": of.walk_ms / 1000 / min(0.8, strength * BUSY),
+            "every_s": measured.full_scan_ms / 1000 / min(0.8, strength * BUSY),
         }
     }
 

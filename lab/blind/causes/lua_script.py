@@ -6,7 +6,7 @@ import time
 
 from lab.blind.cause import held_by_commands
 from lab.blind.inbox import Inbox, Order
-from lab.blind.sizing import SECOND, Measured, Orders
+from lab.blind.sizing import SECOND, Measurements, Orders
 from loadtest.resp import Server, ask, command, connect
 
 SCRIPT = "local sum = 0 for i = 1, tonumber(ARGV[1]) do sum = sum + i % 7 end return sum"
@@ -18,7 +18,7 @@ CALL_S, EVERY_S = 0.1, 0.5
 evidence = held_by_commands("lua-script")
 
 
-def orders(_of: Measured, strength: float) -> Orders:
+def orders(_measured: Measurements, strength: float) -> Orders:
     """Order scripts of a length that everybody notices, twice a second; a strength above 1.0 makes them longer."""
     return {SECOND: {"kind": "lua-script", "call_s": strength * CALL_S, "every_s": EVERY_S}}
 

@@ -8,7 +8,7 @@ import time
 from hashlib import sha256
 
 from lab.blind.inbox import Inbox, Order
-from lab.blind.sizing import REST, SECOND, Measured, Orders
+from lab.blind.sizing import REST, SECOND, Measurements, Orders
 from lab.server import signs
 from loadtest.resp import Server
 
@@ -20,10 +20,15 @@ PERIOD_S = 0.1
 evidence = signs.lacks_a_core
 
 
-def orders(of: Measured, strength: float) -> Orders:
+def orders(measured: Measurements, strength: float) -> Orders:
     """Order threads that compute, on the server's own core if it is kept on one."""
-    threads = 4 if of.core is not None else 2 * of.cores
-    order = {"kind": "noisy-neighbour", "threads": round(threads * strength), "core": of.core, "share": 1.0}
+    threads = 4 if measured.core is not None else 2 * measured.cores
+    order = {
+        "kind": "noisy-neighbour",
+        "threads": round(threads * strength),
+        "core": measured.core,
+        "share": 1.0,
+    }
     return dict.fromkeys((SECOND, *REST), order)
 
 

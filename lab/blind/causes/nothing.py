@@ -6,9 +6,9 @@ from lab.blind.readings import Readings
 from lab.server.figures import Evidence
 
 
-def evidence(of: Readings) -> Evidence:
+def evidence(readings: Readings) -> Evidence:
     """Found if none of the three figures is bad."""
     return Evidence(
-        not of.symptom,
-        f"{of.pages_text}; {of.p99_text}; {of.changes_text}.",
+        not readings.symptom,
+        f"{readings.pages_text}; {readings.p99_text}; {readings.changes_text}.",
     )

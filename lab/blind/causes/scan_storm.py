@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 
 from lab.blind.cause import held_by_commands
 from lab.blind.inbox import Inbox, Order
-from lab.blind.sizing import PATTERN, SECOND, Measured, Orders
+from lab.blind.sizing import PATTERN, SECOND, Measurements, Orders
 from loadtest.resp import ConnectionLost, Server, Stream, command, connect
 
 WAIT_MS = 60.0
@@ -19,11 +19,11 @@ POLL_MS = 250
 evidence = held_by_commands("scan-storm")
 
 
-def orders(of: Measured, strength: float) -> Orders:
+def orders(measured: Measurements, strength: float) -> Orders:
     """Order searches with calls below the slow log's threshold, on enough connections to make a bystander wait."""
-    call_ms = min(1.5, 0.3 * of.slow_us / 1000)
-    count = min(20_000, max(500, round(1000 * call_ms / of.key_us)))
-    lines = min(400, math.ceil(strength * WAIT_MS / (count * of.key_us / 1000)))
+    call_ms = min(1.5, 0.3 * measured.slow_us / 1000)
+    count = min(20_000, max(500, round(1000 * call_ms / measured.key_us)))
+    lines = min(400, math.ceil(strength * WAIT_MS / (count * measured.key_us / 1000)))
     return {SECOND: {"kind": "scan-storm", "pattern": PATTERN, "count": count, "connections": lines}}
 
 

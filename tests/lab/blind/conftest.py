@@ -14,13 +14,13 @@ from bench.blind_trial import Trial
 from lab.blind.causes import CAUSES
 from lab.blind.journal import Journal
 from lab.blind.judging import judge
-from lab.blind.readings import Readings, Seen
-from lab.blind.sizing import Measured
+from lab.blind.readings import Readings, UserFigures
+from lab.blind.sizing import Measurements
 from tests.lab.blind.seal import Sources, gather, outline
 from tests.loadtest.conftest import Server
 
-WELL = Seen(page_ms=5.0, get_ms=1.0, oldest_s=0.3)
-MEASURED = Measured(ping_us=50.0, key_us=0.3, keys=200_000, core=1, cores=2, healthy=WELL)
+HEALTHY = UserFigures(page_ms=5.0, get_ms=1.0, oldest_s=0.3)
+MEASURED = Measurements(ping_us=50.0, key_us=0.3, keys=200_000, core=1, cores=2, healthy=HEALTHY)
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Recorded:
 def healthy() -> Readings:
     """Readings of a storefront in which nothing is wrong."""
     return Readings(
-        seconds=10.0, healthy=WELL, cores=2, keys=290_000, **asdict(WELL), wait_ms=0.2, busy=0.1, waited=0.01,
+        seconds=10.0, healthy=HEALTHY, cores=2, keys=290_000, **asdict(HEALTHY), wait_ms=0.2, busy=0.1, waited=0.01,
         others=0.0, evicted_per_s=0.0, memory=0.6, link_ms=0.1, direct_ms=0.05, past_cache_per_s=0.0, link_most_ms=5.0,
         direct_most_ms=4.0, web_most_ms=8.0, expired_per_s=0.0, sent_mb_per_s=0.2, connects_per_s=3.0,
     )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from lab.blind import figures, journal, judging, reveal
 from lab.blind.causes import CAUSES
 from lab.blind.journal import Journal
-from lab.blind.judging import EXCLUDED, GUESS, SHOWN, UNTRUE_COSTS, Judgement
+from lab.blind.judging import EXCLUDED, GUESS, SHOWN, UNTRUE_COSTS, AnswerJudgement
 from lab.blind.readings import Readings
 from lab.errors import UsageError
 from tests.lab.blind.conftest import journal_of
@@ -21,7 +21,7 @@ def scene(cause: str, healthy: Readings) -> Readings:
     return judging.typical(CAUSES[cause], healthy)
 
 
-def judged(cause: str, evidence: str, healthy: Readings) -> Judgement:
+def judged(cause: str, evidence: str, healthy: Readings) -> AnswerJudgement:
     """Return the judgement of a right answer in a scene of that cause."""
     here = scene(cause, healthy)
     return judging.judge(CAUSES[cause], evidence, [here], here)
@@ -157,16 +157,16 @@ def test_words_with_dots_and_numbers_in_them_are_free_text() -> None:
         "it was slow, 40 ms",
         "see lab.blind",
     ):
-        assert figures.named_in(words) == []
-    [named] = figures.named_in("I looked twice; link.p50 about 42 ms; server idle")
+        assert figures.figures_in(words) == []
+    [named] = figures.figures_in("I looked twice; link.p50 about 42 ms; server idle")
     assert named.text == "link.p50 = 42 ms"
 
 
 def test_units_of_one_kind_are_one() -> None:
     """Units of one kind are converted (0.042 s are 42 ms), whatever their case, and thousands may have commas."""
     said = "link.p50 = 0.042 s; link.p50 = 42000 us; scan.calls = 1,200 /min; server.sent = 1.2 GB/s"
-    assert [named.value for named in figures.named_in(said)] == pytest.approx([42, 42, 20, 1200])
-    assert figures.named_in("server.sent = 9 mb/s")[0].text == "server.sent = 9 MB/s"
+    assert [named.value for named in figures.figures_in(said)] == pytest.approx([42, 42, 20, 1200])
+    assert figures.figures_in("server.sent = 9 mb/s")[0].text == "server.sent = 9 MB/s"
 
 
 def answered(tmp_path: Path, healthy: Readings, evidence: str, *hypotheses: str) -> tuple[Journal, str]:

@@ -13,12 +13,12 @@ from lab.blind.causes import CAUSES, PAIRS, choose, choose_two
 from lab.blind.commands import random_seed
 from lab.blind.inbox import Order
 from lab.blind.levels import LEVELS
-from lab.blind.past import remember, revealed
-from lab.blind.readings import Readings, Seen
+from lab.blind.readings import Readings, UserFigures
 from lab.blind.session import Session
+from lab.blind.session_folders import remember, revealed
 from lab.blind.sizing import SECOND
 from lab.errors import UsageError
-from tests.lab.blind.conftest import MEASURED, WELL
+from tests.lab.blind.conftest import HEALTHY, MEASURED
 from tests.lab.blind.test_checking import sample
 from tests.lab.labkit import lab
 
@@ -26,7 +26,7 @@ from tests.lab.labkit import lab
 def session(level: int, folder: Path) -> Session:
     """A session of that level without a scene: three samples while all was well, and three since the cause began."""
     held = Session([CAUSES["slow-network"]], 1, 1.0, folder / "now", lambda _: None, level=LEVELS[level])
-    held.healthy, held.measured = WELL, MEASURED
+    held.healthy, held.measured = HEALTHY, MEASURED
     samples = [*(sample(tick) for tick in range(3)), *(sample(tick, page_ms=60.0) for tick in range(3, 6))]
     held.observer = SimpleNamespace(samples=samples)  # type: ignore[assignment]
     held._samples_before, held.begun_at = 3, 15.0
@@ -38,10 +38,10 @@ def session(level: int, folder: Path) -> Session:
 def test_what_is_usual_is_told_at_the_first_level_only(level: int, tmp_path: Path) -> None:
     """`look users` names the healthy figures, and `look history` shows what was before, at level 1 and no other."""
     held = session(level, tmp_path)
-    usual = f"p99 of a page {WELL.page_ms:.1f} ms"
-    assert (usual in held._users()) is (level == 1)
-    assert (usual in held._well()) is (level == 1)
-    rows = held._history().splitlines()[2:]
+    usual = f"p99 of a page {HEALTHY.page_ms:.1f} ms"
+    assert (usual in held._users_text()) is (level == 1)
+    assert (usual in held._healthy_line()) is (level == 1)
+    rows = held._history_text().splitlines()[2:]
     assert len([row for row in rows if row.strip()]) == (5 if level == 1 else 3)
 
 
@@ -90,7 +90,7 @@ def test_levels_and_numbers_of_causes_that_do_not_exist(words: list[str], tmp_pa
 
 
 Begin = Callable[[Readings], list[Order]]
-ONLY_GETS, EVERYTHING = Seen(6.0, 10.0, 0.1), Seen(11.0, 10.0, 0.1)
+ONLY_GETS, EVERYTHING = UserFigures(6.0, 10.0, 0.1), UserFigures(11.0, 10.0, 0.1)
 """GETs take ten times as long as when all is well; pages hardly longer, or twice as long."""
 
 
@@ -121,12 +121,12 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
 
 def test_a_cause_begins_once_where_the_complaint_is_true(begin: Begin, healthy: Readings) -> None:
     """A page takes twice as long, and a GET of another team ten times as long: everybody complains."""
-    assert len(begin(healthy.as_seen(EVERYTHING))) == 1
+    assert len(begin(healthy.with_user_figures(EVERYTHING))) == 1
 
 
 def test_a_symptom_that_nobody_complains_of_is_not_enough(begin: Begin, healthy: Readings) -> None:
     """Everybody complains of slow pages, and only a bystander's GETs are slow: the cause begins again, stronger."""
-    now = healthy.as_seen(ONLY_GETS)
+    now = healthy.with_user_figures(ONLY_GETS)
     assert now.slow_gets and not now.slower_pages
     first, second = begin(now)
     assert second != first

@@ -12,8 +12,8 @@ from lab.blind import levers
 from lab.blind.causes import CAUSES
 from lab.blind.inbox import Order
 from lab.blind.levers import RESTART_S, Levers, limited, parse
-from lab.blind.prices import CHANGES, CHUNK, carry_out_changes
-from lab.blind.sizing import CHANGER, LINK, READS_PER_S, REST, RESTING, SECOND, WEB, WELL, Orders
+from lab.blind.prices import CHANGES, CHUNK, run_price_changes
+from lab.blind.sizing import CHANGER, HEALTHY_ORDERS, LINK, READS_PER_S, REST, RESTING, SECOND, WEB, Orders
 from lab.errors import StackError, UsageError
 from lab.server import redis_cli
 from lab.server.server_stats import ServerObserver
@@ -117,7 +117,7 @@ def test_every_cause_has_a_cure_and_a_tempting_lever_that_is_none(cause: str) ->
 def test_a_cure_ends_the_cause_and_a_tempting_lever_does_not(cause: str) -> None:
     """After a cure no part has a harmful order; after a tempting lever one has, once all that is due has been done."""
     orders = CAUSES[cause].all_orders(MEASURED)
-    assert harm(orders) and not harm(WELL)
+    assert harm(orders) and not harm(HEALTHY_ORDERS)
     for lever in CAUSES[cause].cures:
         scene = Fake(orders)
         scene.pull(lever)
@@ -170,7 +170,7 @@ def test_a_restarted_pool_is_new_for_a_while_and_keeps_what_was_set() -> None:
     orders = CAUSES["exhausted-pool"].all_orders(MEASURED)
     scene = Fake(orders)
     scene.pull("restart storefront")
-    assert scene.sent[WEB] == WELL[WEB]
+    assert scene.sent[WEB] == HEALTHY_ORDERS[WEB]
     scene.pass_time()
     assert scene.sent[WEB] == orders[WEB]
     scene.pull("restart storefront")
@@ -202,7 +202,7 @@ def test_a_limit_is_of_the_first_rate_and_never_nothing() -> None:
 
 
 def test_the_pool_and_the_link_can_be_set_in_any_session() -> None:
-    """A pool without a limit gets one with a usual wait; the primary way is the one with the session's own delay."""
+    """A pool without a limit gets the default wait; the primary route has the delay of the session's cause."""
     scene = Fake(CAUSES["slow-network"].all_orders(MEASURED))
     scene.pull("pool size 50")
     assert scene.sent[WEB] == {"size": 50, "hold_s": 0.0, "wait_s": levers.USUAL_WAIT_S}
@@ -213,7 +213,7 @@ def test_the_pool_and_the_link_can_be_set_in_any_session() -> None:
     assert scene.sent[LINK]["delay_s"] == 0
     scene.pull("link primary")
     assert scene.sent[LINK] == delayed
-    wide = Fake(WELL)
+    wide = Fake(HEALTHY_ORDERS)
     wide.pull("pool wait 2s")
     assert wide.sent[WEB] == {"size": levers.MOST_CONNECTIONS, "hold_s": 0.0, "wait_s": 2.0}
 
@@ -236,7 +236,7 @@ def test_the_housekeeping_can_be_ended_and_begun_in_any_session() -> None:
 
 def test_a_strategy_is_one_of_the_storefronts_own() -> None:
     """The storefront's strategy is switched if the storefront has it; another is refused with those it has."""
-    scene = Fake(WELL)
+    scene = Fake(HEALTHY_ORDERS)
     assert "was index, and is generation" in scene.pull("strategy generation")
     assert scene.used == [("generation", 1000)]
     with pytest.raises(UsageError, match="no strategy 'prayer'; choose index, generation"):
@@ -246,7 +246,7 @@ def test_a_strategy_is_one_of_the_storefronts_own() -> None:
 
 def test_only_a_programs_connections_can_be_closed(server: Server) -> None:
     """`kill` closes every connection of a program by its name; others, and names that nobody bears, are refused."""
-    scene, watcher = Fake(WELL, server.url), server.client()
+    scene, watcher = Fake(HEALTHY_ORDERS, server.url), server.client()
     ours = [resp.connect(resp.Server.from_url(server.url)) for _ in range(2)]
     for line in ours:
         resp.ask(line, resp.command("CLIENT", "SETNAME", SECOND))
@@ -256,7 +256,7 @@ def test_only_a_programs_connections_can_be_closed(server: Server) -> None:
     def names() -> list[str]:
         return [row["name"] for row in watcher.client_list()]
 
-    with pytest.raises(UsageError, match="accounting is somebody else's connection, and stays open"):
+    with pytest.raises(UsageError, match="accounting is not closed"):
         scene.pull("kill accounting")
     with pytest.raises(UsageError, match="no connection 'program-3' now"):
         scene.pull("kill program-3")
@@ -275,7 +275,7 @@ def test_only_a_programs_connections_can_be_closed(server: Server) -> None:
 
 def test_a_setting_of_the_server_is_changed(server: Server) -> None:
     """Each setting can be changed; maxmemory is a share of its first value."""
-    scene, client = Fake(WELL, server.url), server.client()
+    scene, client = Fake(HEALTHY_ORDERS, server.url), server.client()
     client.config_set("maxmemory", 100_000_000)
     values = (
         "maxmemory 200%",
@@ -309,5 +309,5 @@ def test_a_batch_is_how_many_keys_a_command_removes(
             return not client.llen(CHANGES)
 
     inbox: Any = Until()
-    carry_out_changes({"kind": "changes", "members": 1000, **batch}, inbox, resp.Server.from_url(server.url))
+    run_price_changes({"kind": "changes", "members": 1000, **batch}, inbox, resp.Server.from_url(server.url))
     assert fewest <= client.info("commandstats")["cmdstat_unlink"]["calls"] <= most

@@ -10,13 +10,13 @@ import pytest
 from lab.blind import page, reveal, sizing
 from lab.blind.cause import MORE_THAN_ONE, orders_of
 from lab.blind.causes import CAUSES, PAIRS, choose_two
-from lab.blind.checking import Outcome
-from lab.blind.figures import named_in, put
+from lab.blind.checking import CureOutcome
+from lab.blind.figures import figures_in, with_figures
 from lab.blind.journal import CURE_WORTH, HINT_COSTS, MOST_POINTS, NO_CURE_COSTS, WRONG_COSTS, Journal
-from lab.blind.judging import EXCLUDED, GUESS, HURT_WAIT_MS, SHOWN
+from lab.blind.judging import EXCLUDED, GUESS, SHOWN, SYMPTOM_WAIT_MS
 from lab.blind.readings import Readings
 from lab.errors import UsageError
-from tests.lab.blind.conftest import MEASURED, WELL, journal_of
+from tests.lab.blind.conftest import HEALTHY, MEASURED, journal_of
 from tests.lab.blind.seal import leaks
 from tests.lab.blind.test_checking import TICK, sample
 
@@ -31,11 +31,11 @@ FOUND = [pytest.param(pair, id="+".join(pair)) for pair in PAIRS]
 
 def readings_of(pair: tuple[str, ...], healthy: Readings) -> Readings:
     """Readings in which both causes differ from a healthy scene; of what users see the worse counts."""
-    named = [named_in(CAUSES[name].typical) for name in pair]
-    both = put(sorted([*named[0], *named[1]], key=lambda each: each.value), healthy)
+    named = [figures_in(CAUSES[name].typical) for name in pair]
+    both = with_figures(healthy, sorted([*named[0], *named[1]], key=lambda each: each.value))
     if all("get.p99" in CAUSES[name].typical for name in pair):
         return both
-    return replace(both, get_ms=30.0, wait_ms=HURT_WAIT_MS)  # left open by what is typical of one of them
+    return replace(both, get_ms=30.0, wait_ms=SYMPTOM_WAIT_MS)  # left open by what is typical of one of them
 
 
 @pytest.mark.parametrize("pair", FOUND)
@@ -43,7 +43,7 @@ def test_no_program_takes_orders_of_two_causes(pair: tuple[str, str]) -> None:
     """What one cause orders, the other leaves alone, so that both are at work."""
     one, other = (CAUSES[name].orders(MEASURED, 1.0) for name in pair)
     assert one and other and not set(one) & set(other)
-    assert orders_of([CAUSES[name] for name in pair], MEASURED) == sizing.WELL | one | other
+    assert orders_of([CAUSES[name] for name in pair], MEASURED) == sizing.HEALTHY_ORDERS | one | other
 
 
 @pytest.mark.parametrize("pair", FOUND)
@@ -74,7 +74,7 @@ def test_each_of_two_causes_is_worth_half(journal: Journal) -> None:
     """One right answer is half of the points, and says that another cause is there; the second one ends the search."""
     assert journal.score == 0 and journal.points == journal.full == MOST_POINTS + CURE_WORTH
     said = journal.answer("slow-network", BOTH["slow-network"])
-    assert said.startswith("right, and another cause is at work beside it")
+    assert said.startswith("right, and another cause is at work, too")
     assert journal.right is None and journal.points == journal.full
     assert journal.score == (GUESS + SHOWN + EXCLUDED) // 2
     with pytest.raises(UsageError, match="slow-network was right already"):
@@ -123,10 +123,10 @@ def test_hints_are_for_a_cause_that_is_not_named_yet(journal: Journal) -> None:
 
 def test_the_first_lever_of_two_costs_nothing(journal: Journal) -> None:
     """Each cause needs a lever of its own, so that one of them cannot cure; a second failure costs points."""
-    failed = Outcome("link standby", 100.0, False, "the symptom is still there.", None)
-    assert journal.checked(failed).startswith("link standby: not cured. ")
+    failed = CureOutcome("link standby", 100.0, False, "the symptom is still there.", None)
+    assert journal.add_outcome(failed).startswith("link standby: not cured. ")
     assert journal.deducted == 0
-    assert f"not cured ({NO_CURE_COSTS} points)" in journal.checked(failed)
+    assert f"not cured ({NO_CURE_COSTS} points)" in journal.add_outcome(failed)
     assert journal.deducted == NO_CURE_COSTS
 
 
@@ -136,7 +136,7 @@ def test_reveal_and_page_tell_of_both(journal: Journal, tmp_path: Path, healthy:
     journal.answer("slow-network", BOTH["slow-network"])
     now = readings_of(tuple(cause.id for cause in PAIR), healthy)
     samples = [(TICK * tick, sample(tick + 2)) for tick in range(-1, 4)]
-    facts = page.SessionFacts(PAIR, True, 3, 40.0, WELL, now, samples, journal)
+    facts = page.SessionFacts(PAIR, True, 3, 40.0, HEALTHY, now, samples, journal)
     told = "\n".join(reveal.lines(facts))
     written = page.write(facts, tmp_path / "page.html").read_text()
     for cause in PAIR:

@@ -19,11 +19,11 @@ from lab import ROOT
 from lab.blind import faulty_pool, session_socket, sizing
 from lab.blind.causes import CAUSES, choose, find, keys_command, scan_storm
 from lab.blind.journal import HINT_COSTS, WRONG_COSTS, Journal
-from lab.blind.judging import GUESS, hurt, typical
+from lab.blind.judging import GUESS, typical, with_symptoms
 from lab.blind.observer import age_s
-from lab.blind.readings import RESTLESS_GET_MS, Readings, Seen, slow_from
-from lab.blind.scene import tell
-from lab.blind.session import HEALTHY_SAMPLES, Session, health
+from lab.blind.readings import RESTLESS_GET_MS, Readings, UserFigures, slow_from
+from lab.blind.scene import send_line
+from lab.blind.session import HEALTHY_SAMPLES, Session, healthy_figures
 from lab.errors import UsageError
 from lab.server.figures import LEAST_GET_MS
 from lab.server.processes import Child
@@ -87,8 +87,8 @@ def test_evidence_needs_both_symptom_and_its_own_figures(cause: str, healthy: Re
     """A cause's evidence is found in its typical figures with a symptom, not in the figures or the symptom alone."""
     whole, evidence = typical(CAUSES[cause], healthy), CAUSES[cause].evidence
     assert evidence(whole).found
-    assert not evidence(whole.as_seen(healthy.seen)).found
-    assert not evidence(hurt(healthy).as_seen(whole.seen)).found
+    assert not evidence(whole.with_user_figures(healthy.user_figures)).found
+    assert not evidence(with_symptoms(healthy).with_user_figures(whole.user_figures)).found
 
 
 @pytest.mark.parametrize("other", ["hot-big-key", "connection-storm"])
@@ -103,8 +103,8 @@ def test_programs_that_keep_the_server_busy_are_no_neighbours(other: str, health
 def test_nothing_is_found_only_where_no_figure_is_bad(healthy: Readings) -> None:
     """One bad figure of the three is enough to refute `nothing`."""
     assert CAUSES["nothing"].evidence(healthy).found
-    for seen in (Seen(60.0, 1.0, 0.3), Seen(5.0, 30.0, 0.3), Seen(5.0, 1.0, 9.0)):
-        assert not CAUSES["nothing"].evidence(healthy.as_seen(seen)).found
+    for seen in (UserFigures(60.0, 1.0, 0.3), UserFigures(5.0, 30.0, 0.3), UserFigures(5.0, 1.0, 9.0)):
+        assert not CAUSES["nothing"].evidence(healthy.with_user_figures(seen)).found
 
 
 def test_orders_follow_what_was_measured() -> None:
@@ -115,11 +115,13 @@ def test_orders_follow_what_was_measured() -> None:
         wait_ms = order["connections"] * order["count"] * measured.key_us / 1000
         assert scan_storm.WAIT_MS <= wait_ms <= 1.1 * scan_storm.WAIT_MS
         every_s = CAUSES["keys-command"].all_orders(measured)[sizing.SECOND]["every_s"]
-        assert measured.walk_ms / 1000 / every_s == pytest.approx(keys_command.BUSY)
-        assert measured.slow_us < 1000 * measured.walk_ms
+        assert measured.full_scan_ms / 1000 / every_s == pytest.approx(keys_command.BUSY)
+        assert measured.slow_us < 1000 * measured.full_scan_ms
         assert order["count"] * measured.key_us < measured.slow_us
-    assert CAUSES["nothing"].all_orders(MEASURED) == sizing.WELL
-    assert {cause.id for cause in CAUSES.values() if cause.all_orders(MEASURED) == sizing.WELL} == {"nothing"}
+    assert CAUSES["nothing"].all_orders(MEASURED) == sizing.HEALTHY_ORDERS
+    assert {cause.id for cause in CAUSES.values() if cause.all_orders(MEASURED) == sizing.HEALTHY_ORDERS} == {
+        "nothing"
+    }
 
 
 @pytest.fixture
@@ -235,8 +237,8 @@ def test_what_a_program_is_told_shows_neither_in_arguments_nor_environment(tmp_p
     )
     try:
         told = {"PROBE_URL": "redis://127.0.0.1:1", "TOLD": "a-secret"}
-        tell(child, {"module": "lab.blind.tenants", "arguments": ["a-secret"], "env": told})
-        tell(child, {"kind": "rest", "note": "a-secret"})
+        send_line(child, {"module": "lab.blind.tenants", "arguments": ["a-secret"], "env": told})
+        send_line(child, {"kind": "rest", "note": "a-secret"})
         process = psutil.Process(child.pid)
         eventually(lambda: process.num_threads() > 1)  # a second thread awaits orders: it was told
         assert child.alive(), child.last_words()
@@ -271,12 +273,12 @@ class Line:
 
 def test_the_pool_follows_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an order the pool gives as many connections as wanted; with one it gives few, which come back late."""
-    monkeypatch.setattr(faulty_pool, "Inbox", lambda hear: None)
-    pool = faulty_pool.Pool(connection_class=Line)
+    monkeypatch.setattr(faulty_pool, "Inbox", lambda on_order: None)
+    pool = faulty_pool.FaultyPool(connection_class=Line)
     many = [pool.get_connection() for _ in range(5)]
     for line in many:
         pool.release(line)
-    pool._hear({"size": 2, "hold_s": 0.2, "wait_s": 0.05})
+    pool._follow({"size": 2, "hold_s": 0.2, "wait_s": 0.05})
     held = [pool.get_connection() for _ in range(2)]
     for line in held:
         pool.release(line)
@@ -290,14 +292,14 @@ def test_a_connection_taken_under_a_former_order_does_not_loosen_the_new_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A connection frees a place of the order under which it was taken, not one of a later order."""
-    monkeypatch.setattr(faulty_pool, "Inbox", lambda hear: None)
-    pool = faulty_pool.Pool(connection_class=Line)
+    monkeypatch.setattr(faulty_pool, "Inbox", lambda on_order: None)
+    pool = faulty_pool.FaultyPool(connection_class=Line)
     order = {"size": 1, "hold_s": 0.0, "wait_s": 0.05}
-    pool._hear(order)
+    pool._follow(order)
     former = pool.get_connection()
-    pool._hear(order)
+    pool._follow(order)
     pool.release(former)
-    eventually(lambda: not pool._owing)
+    eventually(lambda: not pool._slots_by_connection)
     pool.get_connection()
     with pytest.raises(redis.ConnectionError, match="No connection"):
         pool.get_connection()
@@ -311,7 +313,7 @@ def revealing(tmp_path: Path, healthy: Readings, monkeypatch: pytest.MonkeyPatch
     session.observer = SimpleNamespace(samples=[object()])  # type: ignore[assignment]
     session.journal = SimpleNamespace()  # type: ignore[assignment]
     monkeypatch.setattr(session, "readings", lambda: healthy)
-    monkeypatch.setattr(session, "samples_since", list)
+    monkeypatch.setattr(session, "timed_samples", list)
     monkeypatch.setattr("lab.blind.page.write", lambda _, path: path)
     monkeypatch.setattr("lab.blind.reveal.lines", lambda _: ["it was slow-network"])
     session.folder.mkdir(parents=True)
@@ -337,7 +339,7 @@ def test_after_the_reveal_nothing_counts_any_more(revealing: Session, words: dic
 def test_a_reveal_is_told_in_the_first_terminal_too(revealing: Session) -> None:
     """The terminal of the scene says that it was revealed in the other one, names the cause, and that it ends."""
     said: list[str] = []
-    revealing._say = said.append
+    revealing._print = said.append
     assert revealing.reply({"verb": "reveal"}).startswith("it was slow-network")
     assert said == ["Revealed in the second terminal: it was slow-network. The scene is taken down."]
 
@@ -355,16 +357,18 @@ def test_health_on_a_restless_machine_is_the_best_sample(
 ) -> None:
     """Sampling stops at the first calm sample; if none is calm, the best of `HEALTHY_SAMPLES` samples counts."""
     left = iter(waits)
-    assert health(lambda: Seen(50.0, next(left), 0.2)).get_ms == best
+    assert healthy_figures(lambda: UserFigures(50.0, next(left), 0.2)).get_ms == best
     assert len(list(left)) == len(waits) - samples
 
 
 def test_health_is_the_median_where_samples_differ_by_luck() -> None:
     """Of three samples the median of each figure counts, and one that the machine disturbed counts for nothing."""
-    three = iter([Seen(39.0, 1.7, 0.1), Seen(11.0, 5.3, 0.2), Seen(15.0, 3.0, 0.3)])
-    assert health(lambda: next(three), 3) == Seen(15.0, 3.0, 0.2)
-    disturbed = iter([Seen(15.0, 3.0, 0.3), Seen(400.0, 90.0, 0.3), Seen(15.0, 3.0, 0.3)])
-    assert health(lambda: next(disturbed), 3) == Seen(15.0, 3.0, 0.3)
+    three = iter([UserFigures(39.0, 1.7, 0.1), UserFigures(11.0, 5.3, 0.2), UserFigures(15.0, 3.0, 0.3)])
+    assert healthy_figures(lambda: next(three), 3) == UserFigures(15.0, 3.0, 0.2)
+    disturbed = iter(
+        [UserFigures(15.0, 3.0, 0.3), UserFigures(400.0, 90.0, 0.3), UserFigures(15.0, 3.0, 0.3)]
+    )
+    assert healthy_figures(lambda: next(disturbed), 3) == UserFigures(15.0, 3.0, 0.3)
 
 
 @pytest.mark.parametrize(

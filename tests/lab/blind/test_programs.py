@@ -17,8 +17,8 @@ from lab import ROOT
 from lab.blind.causes import CAUSES, expiry_wave, hot_big_key
 from lab.blind.inbox import Order
 from lab.blind.prices import CHUNK
-from lab.blind.scene import tell
-from lab.blind.sizing import CHANGER, HEADROOM_MB, SECOND, WELL
+from lab.blind.scene import send_line
+from lab.blind.sizing import CHANGER, HEADROOM_MB, HEALTHY_ORDERS, SECOND
 from lab.server.processes import Child
 from loadtest import resp
 from tests.app.servicekit import eventually
@@ -157,7 +157,7 @@ def test_a_wave_of_connections_comes_and_goes(server: Server) -> None:
 
 
 ORDERS = {
-    "changes": (CHANGER, WELL[CHANGER]),
+    "changes": (CHANGER, HEALTHY_ORDERS[CHANGER]),
     "unpipelined-deletes": (CHANGER, CAUSES["unpipelined-deletes"].all_orders(MEASURED)[CHANGER]),
     "keys-command": (SECOND, CAUSES["keys-command"].all_orders(MEASURED)[SECOND]),
     **{
@@ -181,7 +181,7 @@ def test_a_programs_connections_bear_its_name(kind: str, server: Server, tmp_pat
         return [row["name"] for row in client.client_list() if row["id"] not in before]
 
     try:
-        tell(program, order)
+        send_line(program, order)
         eventually(lambda: set(names()) == {name})  # a connection is without a name until it has sent it
     finally:
         program.stop()

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import redis
 
-from lab.blind import diagnostics, faulty_pool, ways
+from lab.blind import diagnostics, faulty_pool, routes
 from lab.blind.faulty_pool import Housekeeping
-from lab.blind.readings import readings
-from lab.blind.ways import Waits
+from lab.blind.readings import compute_readings
+from lab.blind.routes import WaitSampler
 from lab.server.server_stats import ServerObserver
 from loadtest.incidents.delay import Delay, relay
 from loadtest.resp import Server as Address
 from tests.app.servicekit import eventually
-from tests.lab.blind.conftest import WELL
+from tests.lab.blind.conftest import HEALTHY
 from tests.lab.blind.test_checking import sample
 from tests.loadtest.conftest import Server
 
@@ -40,8 +40,8 @@ def test_many_waits_show_a_link_that_stands_still(server: Server) -> None:
     """The longest wait through the link is a stall's; the median is as short as past it, and so is all past it."""
     address = Address.from_url(server.url)
     port = relay(address, Delay(0.0, stall_s=0.3, every_s=1.0))
-    waits = Waits(
-        {"link": ways.client(f"redis://127.0.0.1:{port}").ping, "server": ways.client(server.url).ping}
+    waits = WaitSampler(
+        {"link": routes.client(f"redis://127.0.0.1:{port}").ping, "server": routes.client(server.url).ping}
     )
     time.sleep(2.5)
     waits.close()
@@ -59,7 +59,7 @@ def test_a_way_on_which_nobody_listens_any_more_ends_no_thread() -> None:
         if answers and (error := answers.pop(0)):
             raise error
 
-    waits = Waits({"link": ask})
+    waits = WaitSampler({"link": ask})
     eventually(lambda: len(waits.take()["link"]) >= 1)
     waits.close()
 
@@ -67,10 +67,10 @@ def test_a_way_on_which_nobody_listens_any_more_ends_no_thread() -> None:
 def test_one_long_wait_in_many_samples_is_the_machines_doing() -> None:
     """The longest wait of a stretch is the median of its samples' longest waits: a stall shows in all of them."""
     calm, once, again = (sample(tick, link_most_ms=most) for tick, most in ((1, 5.0), (2, 300.0), (3, 6.0)))
-    of = readings(sample(0), [calm, once, again], WELL, 2)
+    of = compute_readings(sample(0), [calm, once, again], HEALTHY, 2)
     assert of.link_most_ms == 6.0
     stalls = [sample(tick, link_most_ms=300.0 + tick) for tick in (1, 2, 3)]
-    assert readings(sample(0), stalls, WELL, 2).link_most_ms == 302.0
+    assert compute_readings(sample(0), stalls, HEALTHY, 2).link_most_ms == 302.0
 
 
 def test_a_look_tells_the_longest_waits(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_a_look_tells_the_longest_waits(server: Server, monkeypatch: pytest.Monk
     web = SimpleNamespace(ready=lambda _: time.sleep(0.2))
     scene: Any = SimpleNamespace(server=ServerObserver(server.url), link_url=lambda: server.url, web=web)
     heading, names, *rows = diagnostics.raw_reading("waits", scene, str).splitlines()
-    assert heading.startswith("asked again and again for 1 s") and names.split()[-2:] == ["most", "ms"]
+    assert heading.startswith("requests one after the other for 1 s") and names.split()[-2:] == ["most", "ms"]
     assert len(rows) == 3
     assert float(rows[-1].split()[-1]) >= 200 and rows[-1].startswith(
         "a page of the storefront that needs no cache"
@@ -118,10 +118,10 @@ def gaps(moments: list[float]) -> list[float]:
 
 def test_the_pool_hears_of_the_housekeeping(monkeypatch: pytest.MonkeyPatch) -> None:
     """One order is for the pool and for the housekeeping."""
-    monkeypatch.setattr(faulty_pool, "Inbox", lambda hear: None)
+    monkeypatch.setattr(faulty_pool, "Inbox", lambda on_order: None)
     heard: list[dict[str, Any]] = []
     monkeypatch.setattr(faulty_pool, "Housekeeping", lambda: SimpleNamespace(follow=heard.append))
-    pool = faulty_pool.Pool(connection_class=object)
+    pool = faulty_pool.FaultyPool(connection_class=object)
     order = {"size": 0, "hold_s": 0.0, "wait_s": 0.0, "sum_s": 0.1, "every_s": 1.0}
-    pool._hear(order)
+    pool._follow(order)
     assert heard == [order]
