@@ -28,41 +28,53 @@ GROUPS = {
         "list": "lab.runner.command:list_scenarios",
         "run": "lab.runner.command:run",
         "report": "lab.runner.command:report",
-        "explain": "lab.runner.explain:explain",
-        "compare": "lab.runner.command:compare",
     },
     "Learn": {
         "scene": "lab.cli:scene",
         "blind": "lab.blind.commands:app",
+        "look": "lab.blind.commands:look",
         "probe": "lab.server.probe_cli:probe",
-        "redis": "lab.server.redis_cli:redis",
-        "replay": "lab.replay.command:replay",
     },
     "At work": {
         "diagnose": "lab.diagnose.command:diagnose",
         "predict": "lab.diagnose.predict:predict",
-        "export": "lab.diagnose.export:export",
     },
-    "Housekeeping": {
+    "More": {
         "doctor": "lab.cli:doctor",
-        "record": "lab.replay.command:record",
+        "redis": "lab.server.redis_cli:redis",
+        "replay": "lab.replay.command:replay",
+        "export": "lab.diagnose.export:export",
         "clean": "lab.stacks.foreign:clean",
     },
 }
 """Every command by what it is for, and the function or group that carries it out. A module is imported when its command
 is asked for, because all of them take most of a second."""
 PLACES = {name: place for group in GROUPS.values() for name, place in group.items()}
+RENAMED = {
+    ("explain",): ("report", "--story"),
+    ("compare",): ("report",),
+    ("record",): ("replay", "--record"),
+    ("blind", "look"): ("look",),
+}
+"""Commands of 0.1, and the words that stand for them now; they work until 0.3."""
 RAW = {"redis": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
 """Commands whose words go on unchanged, options and negative numbers included."""
 
 
 class Grouped(TyperGroup):
-    """Lists the commands in `GROUPS`, each with the whole first sentence of its help."""
+    """Lists the commands in `GROUPS`, each with the whole first sentence of its help; those under "More" by name only,
+    unless `everything` is set.
+    """
+
+    everything = False
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the lists."""
         for title, names in GROUPS.items():
             with formatter.section(title):
+                if title == "More" and not self.everything:
+                    formatter.write_text(f"{', '.join(names)}: `lab help all` shows what they do.")
+                    continue
                 formatter.write_dl(
                     [(name, self.commands[name].get_short_help_str(limit=200)) for name in names]
                 )
@@ -197,6 +209,13 @@ def main() -> int:
 
 def run_command(arguments: list[str]) -> int:
     """Run one command line; return its exit code (see `lab.errors`). An error is one line on stderr."""
+    for old, new in RENAMED.items():
+        if tuple(arguments[: len(old)]) == old:
+            arguments = [*new, *arguments[len(old) :]]
+            print(f"lab: `{' '.join(old)}` is `{' '.join(new)}` from 0.2 on.", file=sys.stderr)
+    if arguments[:1] == ["help"]:
+        Grouped.everything = arguments[1:] == ["all"]
+        arguments = [*(arguments[1:] if not Grouped.everything else ()), "--help"]
     first = arguments[0] if arguments else ""
     # `--help`, or a word that is no command, needs all of them.
     names = [first] if first in PLACES else [] if first == "--version" else PLACES

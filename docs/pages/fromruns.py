@@ -204,7 +204,7 @@ def _worded(name: str, value: float) -> str:
 
 
 def explained(view: RunView, words: Sequence[str]) -> str:
-    """What `lab explain` tells of the run: all of it, or the parts whose headings begin with one of the words."""
+    """Return the text of `lab report --story`: all of it, or the parts whose headings begin with one of the words."""
     told = tell(view, Judged.read(view.result or {}))
     for word in words:
         if not any(_begins(part.heading, word) for part in told):

@@ -105,7 +105,6 @@ def open_cause(
     _play(found.opening_line(spoilers), None, (found,), in_scene, minutes, task, level)
 
 
-@app.command()
 def look(
     what: Annotated[
         str,

@@ -313,7 +313,7 @@ KINDS: dict[str, Callable[[Any, ReadableScene], str]] = {
 
 @contextlib.contextmanager
 def answering_looks(scene: ReadableScene, users: Callable[[], str]) -> Iterator[None]:
-    """Answer `bin/lab blind look` for a scene without a hidden cause. `users` returns the text of `look users`.
+    """Answer `bin/lab look` for a scene without a hidden cause. `users` returns the text of `look users`.
 
     Raises `UsageError` when a blind session or another scene is running.
     """

@@ -215,9 +215,7 @@ class Levers:
     def _kill(self, target: str) -> str:
         connections = [row for row in self._clients() if target in (row.get("name"), row.get("addr"))]
         if not connections:
-            raise UsageError(
-                f"there is no connection {target!r} now: `bin/lab blind look clients` lists them."
-            )
+            raise UsageError(f"there is no connection {target!r} now: `bin/lab look clients` lists them.")
         for row in connections:
             if row.get("name") not in PROGRAMS:
                 raise UsageError(

@@ -1,4 +1,4 @@
-"""The commands `lab record` and `lab replay`."""
+"""The command `lab replay`, which also records."""
 
 from __future__ import annotations
 
@@ -17,16 +17,7 @@ if TYPE_CHECKING:
     from lab.replay.replay import Say
 
 
-def record(
-    folder: Annotated[Path, typer.Argument(help="New folder for the recording.", metavar="DIR")],
-    minutes: Annotated[
-        float, typer.Option(help="Minutes to record, up to now.", min=1, max=120, metavar="MINUTES")
-    ] = 15.0,
-    max_mb: Annotated[
-        float,
-        typer.Option("--max-mb", help="Megabytes that it may take; traces are left out first.", min=0.1),
-    ] = 5.0,
-) -> None:
+def _record(folder: Path, minutes: float, max_mb: float) -> None:
     """Record the last minutes of the running scene: metrics and traces, into a folder that `lab replay` serves."""
     from lab.replay.prometheus import Prometheus
     from lab.replay.record import MB
@@ -59,14 +50,30 @@ def replay(
         Path | None, typer.Argument(help="A recording.", metavar="DIR", show_default=False)
     ] = None,
     down: Annotated[bool, typer.Option("--down", help="End the replay; nothing is left.")] = False,
+    record: Annotated[
+        bool,
+        typer.Option(
+            "--record", help="Record the running scene into DIR, a new folder, instead of serving it."
+        ),
+    ] = False,
+    minutes: Annotated[
+        float, typer.Option(help="Minutes to record, up to now.", min=1, max=120, metavar="MINUTES")
+    ] = 15.0,
+    max_mb: Annotated[
+        float,
+        typer.Option("--max-mb", help="Megabytes that it may take; traces are left out first.", min=0.1),
+    ] = 5.0,
 ) -> None:
     """Serve a recording in Prometheus, Tempo and Grafana, as if it had ended just now; no load, no servers."""
+    if down == (folder is not None) or (down and record):
+        raise UsageError("name a recording to serve, or give --down to end the replay.")
+    if record and folder is not None:
+        _record(folder, minutes, max_mb)
+        return
     from lab.replay import replay as served
     from lab.replay.docker import Docker
     from lab.replay.recording import read
 
-    if down == (folder is not None):
-        raise UsageError("name a recording to serve, or give --down to end the replay.")
     docker = Docker()
     if folder is None:
         there = served.running(docker)

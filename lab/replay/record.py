@@ -1,4 +1,4 @@
-"""`lab record`: the last minutes of the running scene, from Prometheus and Tempo into a folder."""
+"""`lab replay --record`: the last minutes of the running scene, from Prometheus and Tempo into a folder."""
 
 from __future__ import annotations
 

@@ -128,7 +128,9 @@ def read(folder: Path) -> Recording:
         packed = [(folder / name).read_bytes() for name in (METRICS, TRACES)]
     except (FileNotFoundError, NotADirectoryError) as error:
         missing = Path(str(error.filename)).name
-        raise UsageError(f"{folder} is not a recording of `bin/lab record`: it has no {missing}.") from None
+        raise UsageError(
+            f"{folder} is not a recording of `bin/lab replay --record`: it has no {missing}."
+        ) from None
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}.") from error
     except ValueError:

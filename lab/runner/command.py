@@ -1,4 +1,4 @@
-"""`bin/lab list`, `run`, `report` and `compare`: show the scenarios, run them, and judge what was measured."""
+"""`bin/lab list`, `run` and `report`: show the scenarios, run them, and judge what was measured."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.console import Console
 from lab import ROOT, scenarios
 from lab.errors import UsageError
 from lab.report import terminal
+from lab.runner.story import tell
 from lab.server import inside
 from lab.server.address import PLAIN_HELP, Route, read_address, route_to
 from lab.server.inside import NATIVE, STACK_HELP
@@ -23,7 +24,6 @@ MOST_COUNT = 10_000_000
 """The storefront's own bound (`app.settings`)."""
 ALL = "all"
 """Given in place of a scenario's id, it stands for all scenarios; of a server's name, for every server here."""
-Folder = Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]
 
 
 def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
@@ -164,13 +164,39 @@ def run(
 
 
 def report(
-    folder: Folder,
+    folders: Annotated[
+        list[Path], typer.Argument(help="A run folder, or several to put side by side.", metavar="DIR...")
+    ],
+    story: Annotated[
+        bool,
+        typer.Option(
+            "--story",
+            help="Tell it in plain sentences: what rose with what, where the time went, what it refutes.",
+        ),
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(help="With several: the page; an existing one is replaced.", metavar="FILE")
+    ] = Path("compare.html"),
     spoilers: Annotated[
         bool,
-        typer.Option("--spoilers", help="Fold nothing in the page, and name the phases by what they were."),
+        typer.Option(
+            "--spoilers", help="Fold nothing in the page, and name phases, claims and slow commands."
+        ),
     ] = False,
 ) -> None:
-    """Judge a run folder again and redraw its report."""
+    """Judge a run folder again and redraw its report, or put several runs side by side."""
+    if len(folders) > 1:
+        if story:
+            raise UsageError("--story tells one run: name one run folder.")
+        _compare(folders, out, spoilers)
+        return
+    if story:
+        raise typer.Exit(tell(folders[0]))
+    raise typer.Exit(_judge_again(folders[0], spoilers))
+
+
+def _judge_again(folder: Path, spoilers: bool) -> int:
+    """Judge a run folder, redraw its report, and print the verdict; return its exit code. Raises `UsageError`."""
     from lab.claims.verdict import write_result
     from lab.report import write_report
     from lab.results.folder import Run
@@ -182,26 +208,15 @@ def report(
     path = write_report(finished, spoilers)
     terminal.show_verdict(Console(markup=False, highlight=False), folder)
     print(f"report: {inside.as_seen(path)}")
-    raise typer.Exit(verdict.exit_code)
+    return verdict.exit_code
 
 
-def compare(
-    folders: Annotated[list[Path], typer.Argument(help="Two run folders or more.", metavar="DIR...")],
-    out: Annotated[Path, typer.Option(help="The page; an existing one is replaced.", metavar="FILE")] = Path(
-        "compare.html"
-    ),
-    spoilers: Annotated[
-        bool,
-        typer.Option("--spoilers", help="Name claims, slow commands and phases; fold nothing in the page."),
-    ] = False,
-) -> None:
-    """Put runs side by side, such as one for each server."""
+def _compare(folders: list[Path], out: Path, spoilers: bool) -> None:
+    """Print runs side by side, and write a page with the same. Raises `UsageError`."""
     from lab.report import write_comparison
     from lab.report.comparison import side_by_side
     from lab.results.folder import Run
 
-    if len(folders) < 2:
-        raise UsageError("one run is no comparison: name at least two run folders.")
     runs = [Run(folder) for folder in folders]
     side_by_side(Console(markup=False, highlight=False), runs, spoilers)
     print(f"page: {inside.as_seen(write_comparison(runs, out, spoilers))}")

@@ -352,4 +352,4 @@ def announce(scene: NativeScene, healthy: bool, say: Say) -> None:
         say(
             "Open the control page: it measures this machine first; then keys grow, and p99 with them. Find out why."
         )
-    say("In the second terminal, bin/lab blind look shows figures of the scene. Ctrl-C here ends everything.")
+    say("In the second terminal, bin/lab look shows figures of the scene. Ctrl-C here ends everything.")

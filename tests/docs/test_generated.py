@@ -172,7 +172,7 @@ def test_a_run_that_a_page_asks_for_twice_is_waited_for_twice() -> None:
 
 
 def test_a_run_is_explained(book: Path) -> None:
-    """An `explain` mark gives the text of `lab explain`, all of it or one part."""
+    """An `explain` mark gives the text of `lab report --story`, all of it or one part."""
     whole = page(book, "<!-- run: key-growth explain -->\n<!-- /run -->\n")
     part = page(book, "<!-- run: key-growth explain where-the-time -->\n<!-- /run -->\n")
     assert whole.count("\n**") > 3

@@ -61,7 +61,7 @@ def test_what_is_gone_is_found(text: str, said: str) -> None:
 def test_what_is_there_is_not_called_gone() -> None:
     """Placeholders, other programs' options, and titles of reports are not reported."""
     text = (
-        "`bin/lab run ID --pace quick`, `bin/lab compare DIR DIR`, `make docs RUNS=DIR`, `--seed N`, `docs/runs/ID`, "
+        "`bin/lab run ID --pace quick`, `bin/lab report DIR DIR`, `make docs RUNS=DIR`, `--seed N`, `docs/runs/ID`, "
         "`docker compose --profile keydb up`, `APP_STORE_URL`, *which* of them, *Where did the time go*, "
         "*What happened*, claim *fresh connections do not help*"
     )

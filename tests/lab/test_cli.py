@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -69,11 +70,10 @@ BAD_USAGE = {
     "unknown command": (["walk"], "No such command 'walk'"),
     "unknown option": (["list", "--yaml"], "No such option: --yaml"),
     "unknown option of run": (["run", "key-growth", "--fast"], "No such option: --fast"),
-    "report of nothing": (["report"], "Missing argument 'DIR'"),
+    "report of nothing": (["report"], "Missing argument 'DIR...'"),
     "report of a folder that is not there": (["report", "nowhere"], "nowhere is not a run folder"),
     "report of another folder": (["report", "."], "is not a run folder"),
-    "compare with nothing": (["compare"], "Missing argument 'DIR...'"),
-    "compare with one folder": (["compare", "one"], "name at least two run folders"),
+    "a story of two runs": (["report", "--story", "one", "two"], "name one run folder"),
 }
 
 
@@ -119,16 +119,16 @@ def test_commands_refuse_the_same_in_the_same_words(
 
 @pytest.mark.parametrize(("out", "code"), [(".", 2), ("/", 2), ("file/x.html", 3)])
 def test_a_comparison_needs_a_file_to_write_to(out: str, code: int, tmp_path: Path) -> None:
-    """`lab compare --out` of a folder, or below a file, is refused in one line."""
+    """`lab report --out` of a folder, or below a file, is refused in one line."""
     (tmp_path / "file").touch()
     run = str(ROOT / "docs" / "runs" / "key-growth")
-    answer = typed("compare", run, run, "--out", out, cwd=tmp_path)
+    answer = typed("report", run, run, "--out", out, cwd=tmp_path)
     assert answer.is_one_line(code), answer
 
 
 def test_compare_of_no_run_folders_is_one_line_and_exit_2(tmp_path: Path) -> None:
-    """`lab compare` of folders that are no run folders is refused in one line."""
-    answer = typed("compare", "one", "two", cwd=tmp_path)
+    """`lab report` of folders that are no run folders is refused in one line."""
+    answer = typed("report", "one", "two", cwd=tmp_path)
     assert answer.is_one_line(2), answer
     assert tree(tmp_path) == []
 
@@ -303,11 +303,20 @@ def test_every_command_is_in_one_group_of_the_help(tmp_path: Path) -> None:
     assert isinstance(lists, TyperGroup)
     grouped = [name for names in GROUPS.values() for name in names]
     assert sorted(grouped) == sorted(lists.commands)
-    shown = lab("--help", cwd=tmp_path).out
-    assert all(f"\n{title}:\n" in shown for title in GROUPS)
+    first, every = lab("--help", cwd=tmp_path).out, lab("help", "all", cwd=tmp_path).out
+    listed = [re.findall(r"^  ([a-z]+)  +[A-Z]", page, re.MULTILINE) for page in (first, every)]
+    assert listed == [[name for name in grouped if name not in GROUPS["More"]], grouped]
+    assert len(listed[0]) <= 9
 
 
-@pytest.mark.parametrize("command", [[], ["list"], ["doctor"], ["run"], ["report"], ["compare"]])
+def test_the_words_of_the_last_release_work_and_name_the_new_ones(tmp_path: Path) -> None:
+    """`lab explain` is carried out as `lab report --story`, after a line that says so."""
+    old, new = (lab(*words, "nothing-here", cwd=tmp_path) for words in (["explain"], ["report", "--story"]))
+    assert old.err == f"lab: `explain` is `report --story` from 0.2 on.\n{new.err}"
+    assert old.code == new.code
+
+
+@pytest.mark.parametrize("command", [[], ["list"], ["doctor"], ["run"], ["report"]])
 def test_help_is_help(command: list[str], tmp_path: Path) -> None:
     """`--help` of every command prints its usage on stdout and does nothing else."""
     answer = lab(*command, "--help", cwd=tmp_path)

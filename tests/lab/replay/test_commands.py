@@ -1,4 +1,4 @@
-"""`bin/lab record` and `bin/lab replay` as a person calls them: one line and the right exit code for every fault."""
+"""`bin/lab replay`, also with `--record`, as a person calls it: one line and the right exit code for every fault."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_recording_without_a_scene_says_what_to_do(
 ) -> None:
     """Without a scene, recording ends with exit code 3 and a line that says what to do; no folder is left."""
     monkeypatch.setenv("PROMETHEUS_PORT", str(free_port()))
-    code, said = lab(capsys, "record", tmp_path / "case")
+    code, said = lab(capsys, "replay", "--record", tmp_path / "case")
     assert code == errors.STACK_BROKE
     assert "Prometheus does not answer" in said
     assert "make up" in said
@@ -86,7 +86,7 @@ def test_another_service_at_the_port_is_recognised(
 ) -> None:
     """A service at Prometheus's port that is not Prometheus is recognised."""
     monkeypatch.setenv("PROMETHEUS_PORT", tempo.url.rpartition(":")[2])
-    code, said = lab(capsys, "record", tmp_path / "case")
+    code, said = lab(capsys, "replay", "--record", tmp_path / "case")
     assert code == errors.STACK_BROKE
     assert "is not Prometheus" in said
 
@@ -129,7 +129,7 @@ def test_an_interrupted_recording_leaves_nothing(
         monkeypatch.setattr(Prometheus, name, lambda *_, answer=answer: answer)
     monkeypatch.setattr(Tempo, "version", lambda _: "3")
     monkeypatch.setattr(Prometheus, moment, interrupting)
-    code, said = lab(capsys, "record", case)
+    code, said = lab(capsys, "replay", "--record", case)
     assert code == errors.INTERRUPTED
     assert said == "lab: interrupted; nothing was recorded, and nothing is left behind."
     assert list(tmp_path.iterdir()) == ([case] if there else [])
@@ -158,7 +158,7 @@ def test_a_recording_overwrites_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A folder that is not empty is refused before Prometheus or Tempo is asked."""
-    code, said = lab(capsys, "record", folder)
+    code, said = lab(capsys, "replay", "--record", folder)
     assert code == errors.USAGE
     assert "is not empty" in said
 
@@ -168,9 +168,9 @@ def test_a_recording_overwrites_nothing(
     [
         (("replay",), "name a recording to serve, or give --down"),
         (("replay", "DIR", "--down"), "name a recording to serve, or give --down"),
-        (("replay", "DIR/nowhere"), "is not a recording of `bin/lab record`"),
-        (("record", "DIR/new", "--minutes", "0"), "--minutes"),
-        (("record", "DIR/new", "--max-mb", "0"), "--max-mb"),
+        (("replay", "DIR/nowhere"), "is not a recording of `bin/lab replay --record`"),
+        (("replay", "--record", "DIR/new", "--minutes", "0"), "--minutes"),
+        (("replay", "--record", "DIR/new", "--max-mb", "0"), "--max-mb"),
     ],
 )
 def test_bad_usage(

@@ -104,7 +104,7 @@ def empty_series(file: Path) -> None:
     [
         (
             lambda folder: (folder / "meta.json").unlink(),
-            "is not a recording of `bin/lab record`: it has no meta.json",
+            "is not a recording of `bin/lab replay --record`: it has no meta.json",
         ),
         (lambda folder: (folder / TRACES).unlink(), "it has no traces.gz"),
         (lambda folder: (folder / "meta.json").write_text("{"), "meta.json is damaged"),

@@ -83,8 +83,8 @@ def test_one_scenario_is_headed_by_its_symptom(healthy: Run) -> None:
 def test_the_command_tells_no_cause_unless_it_is_asked_to(
     healthy: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`lab compare` folds and names nothing that tells the cause; `--spoilers` does both."""
-    words = ["compare", str(healthy.folder), str(healthy.folder), "--out", str(tmp_path / "compare.html")]
+    """`lab report` folds and names nothing that tells the cause; `--spoilers` does both."""
+    words = ["report", str(healthy.folder), str(healthy.folder), "--out", str(tmp_path / "compare.html")]
     for spoilers in (False, True):
         assert run_command([*words, *(["--spoilers"] if spoilers else [])]) == 0
         page = (tmp_path / "compare.html").read_text()

@@ -1,4 +1,4 @@
-"""`lab explain`: every sentence is made from the run's data, and changes with them."""
+"""`lab report --story`: every sentence is made from the run's data, and changes with them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from lab.claims.texts import REFUTES
 from lab.cli import run_command
 from lab.errors import UsageError
 from lab.results.folder import RunFacts, write_json
-from lab.runner.explain import read, text
 from lab.runner.judging import reach
+from lab.runner.story import read, text
 from lab.scenarios import keys_command
 from tests.lab.doctored import build_run
 from tests.lab.plain import Plain
@@ -140,7 +140,7 @@ def test_not_valid_concludes_nothing(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "Nothing is concluded" in story
     assert "Not valid: " in story
     assert ": refuted." not in story
-    assert code("explain", str(folder)) == errors.NOT_VALID
+    assert code("report", "--story", str(folder)) == errors.NOT_VALID
     capsys.readouterr()
 
 
@@ -194,16 +194,16 @@ def test_partial_runs(tmp_path: Path) -> None:
 def test_no_run_and_damaged_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One line and exit code 2 for a folder that is no run, lacks a part, or is damaged."""
     folder = build_run(tmp_path / "run").folder
-    assert code("explain", str(tmp_path)) == errors.USAGE
+    assert code("report", "--story", str(tmp_path)) == errors.USAGE
     (folder / "slowlog.csv").write_text("t,command,duration_us\nyesterday,SCAN,1\n")
     with pytest.raises(UsageError, match="damaged"):
         read(folder)
     (folder / "probe.hlog").unlink()
-    assert code("explain", str(folder)) == errors.USAGE
+    assert code("report", "--story", str(folder)) == errors.USAGE
     facts = json.loads((folder / "run.json").read_text())
     facts["scenario"] = "key-grow"
     (folder / "run.json").write_text(json.dumps(facts))
-    assert code("explain", str(folder)) == errors.USAGE
+    assert code("report", "--story", str(folder)) == errors.USAGE
     said = capsys.readouterr()
     assert said.out == ""
     assert len(said.err.splitlines()) == 3

@@ -138,10 +138,10 @@ def test_what_it_exports_is_there(scene: Scene) -> None:
 
 @pytest.mark.whole
 def test_looks_are_taken_at_it(scene: Scene) -> None:
-    """`bin/lab blind look` reads a scene; commands about a hidden cause are refused."""
+    """`bin/lab look` reads a scene; commands about a hidden cause are refused."""
     place = scene.temporary.parent
     looks = {
-        what: lab("blind", "look", what, cwd=place, **scene.environment)
+        what: lab("look", what, cwd=place, **scene.environment)
         for what in ("commands", "processes", "clients", "users")
     }
     assert [answer.code for answer in looks.values()] == [0] * 4, looks
@@ -269,9 +269,7 @@ def test_a_healthy_scene_without_prometheus(tmp_path: Path) -> None:
         assert (state["strategy"], state["growth"], state["events_per_second"]) == ("index", True, 4)
         assert state["keys"] > 18_000
         assert state["calibrated_events_per_second"] is None  # without the story nothing is planned
-        clients = lab(
-            "blind", "look", "clients", cwd=tmp_path, **{**scene.environment, "PATH": os.environ["PATH"]}
-        )
+        clients = lab("look", "clients", cwd=tmp_path, **{**scene.environment, "PATH": os.environ["PATH"]})
         assert "probe:main" in clients.out  # the guide finds the probe by this name
         ports = scene.ports()
         scene.signal(signal.SIGTERM)

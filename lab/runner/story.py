@@ -1,13 +1,11 @@
-"""The command `lab explain`."""
+"""`lab report --story`: a run in plain sentences, on the terminal."""
 
 from __future__ import annotations
 
 import shutil
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from lab.errors import LabError, UsageError
 
@@ -18,18 +16,21 @@ if TYPE_CHECKING:
 WIDEST = 110
 
 
-def explain(folder: Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]) -> None:
-    """Tell the story of a run in plain sentences: what rose with what, where the time went, what it refutes."""
+def tell(folder: Path) -> int:
+    """Print the story of a run in plain sentences; return the exit code of its verdict.
+
+    Raises `UsageError` when it is not a run folder, or is damaged.
+    """
     sections, verdict = read(folder)
     width = min(WIDEST, max(40, shutil.get_terminal_size((WIDEST, 24)).columns))
     print(text(sections, width))
-    raise typer.Exit(verdict.exit_code)
+    return verdict.exit_code
 
 
 def read(folder: Path) -> tuple[list[Section], Verdict]:
     """The story and the verdict of a run folder. Raises `UsageError` when it is not a run folder, or is damaged."""
     from lab.report.conclusions import Judged
-    from lab.report.prose import tell
+    from lab.report.prose import tell as sentences
     from lab.report.view import RunView
     from lab.results.folder import Run
     from lab.runner.judging import reach
@@ -37,7 +38,7 @@ def read(folder: Path) -> tuple[list[Section], Verdict]:
     run = Run(folder)
     try:
         verdict = reach(run)
-        return tell(RunView(run), Judged.of(verdict)), verdict
+        return sentences(RunView(run), Judged.of(verdict)), verdict
     except LabError:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
