@@ -1,4 +1,4 @@
-"""`bin/lab diagnose`: finds what is wrong with a running server, without writing to it."""
+"""`bin/lab diagnose`: finds the cause of a running server's slowness, without writing to it."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from lab.server.address import (
 from lab.server.window import Window
 
 SECONDS, LONGEST_S = 30.0, 3600.0
-"""Length of a diagnosis if nothing else is asked for, and the most: every wait of the probe is kept until its end."""
+"""Default length of a diagnosis, and the most: every wait of the probe is kept until the end."""
 WATCHED_S, SHORTEST_S = 10.0, 1.0
-"""Length of one diagnosis with --watch, and the fewest seconds for which one is made."""
+"""Length of each diagnosis with --watch, and the shortest diagnosis."""
 LEAST_FREE_BYTES = 200_000_000
 FailOn = Literal["finding", "unknown"]
 
 
 class _ShownProgress(Progress):
-    """Shows on stderr what will be done, and how far it is."""
+    """Shows the plan and the progress of a diagnosis on stderr."""
 
     def __init__(self, console: Console, seconds: float, per_second: float) -> None:
         self._console, self._seconds, self._per_second = console, seconds, per_second
 
     def begins(self, what: str) -> None:
-        """Say what will be done."""
+        """Print the plan."""
         self._console.print(
             f"{what}\nFor {self._seconds:g} s: INFO once a second, PING and GET of a key that does not exist, "
             f"{self._per_second:g} a second together; before and after, the slow log, latency events, settings, "
@@ -55,10 +55,10 @@ class _ShownProgress(Progress):
             markup=False,  # an IPv6 address has brackets
         )
 
-    def goes_on(self, seconds: float, of: float) -> None:
-        """Count the seconds, if stderr is a terminal."""
+    def goes_on(self, seconds: float, total: float) -> None:
+        """Print the seconds that have passed, if stderr is a terminal."""
         if self._console.is_terminal:
-            self._console.print(f"\r{seconds:3.0f} of {of:g} s", end="" if seconds < of else "\n")
+            self._console.print(f"\r{seconds:3.0f} of {total:g} s", end="" if seconds < total else "\n")
 
 
 def diagnose(
@@ -111,7 +111,7 @@ def diagnose(
     fail_on: Annotated[
         FailOn | None,
         typer.Option(
-            help="For scripts: exit code 1 if a cause is named (finding), or also if it cannot tell (unknown)."
+            help="For scripts: exit code 1 if a cause is named (finding), or also if the outcome is unknown (unknown)."
         ),
     ] = None,
     ca: CertificateAuthority = None,
@@ -119,8 +119,8 @@ def diagnose(
     key: CertificateKey = None,
     insecure: Insecure = False,
 ) -> None:
-    """Watch a running server, read-only, and say what takes its time. The exit code is 0 unless --fail-on asks."""
-    # With --watch, --seconds is the length of the whole: a watch that a script starts has to end by itself.
+    """Watch a running server, read-only, and show what takes its time. The exit code is 0 unless --fail-on is given."""
+    # With --watch, --seconds is the length of the whole watch: one that a script starts has to end by itself.
     if seconds is not None and not SHORTEST_S <= seconds <= (math.inf if watched else LONGEST_S):
         raise UsageError(
             f"--seconds must be from {SHORTEST_S:g} to {LONGEST_S:g}; with --watch it may be more."
@@ -138,7 +138,7 @@ def diagnose(
     address = read_address(url, Tls(ca, cert, key, insecure))
     before = read(compare) if compare else None
     if out and not watched:
-        _can_be_written(out)
+        _require_writable(out)
     progress, console = (
         Console(stderr=True, markup=False, highlight=False, soft_wrap=True),
         Console(markup=False, highlight=False, soft_wrap=True),
@@ -155,14 +155,14 @@ def diagnose(
         return
     seconds = seconds or SECONDS
     window, sent = watch(address, seconds, rate, _ShownProgress(progress, seconds, rate), show_arguments)
-    diagnosis = Diagnosis.of(window, judge(window), sent)
+    diagnosis = Diagnosis.from_window(window, judge(window), sent)
     if as_json:
         print(diagnosis.model_dump_json(indent=1))
     else:
-        show(console, diagnosis, window)
+        print_diagnosis(console, diagnosis, window)
         if before:
-            _show_changes(console, before, diagnosis)
-    if out:  # last, so that a disk that has become full takes nothing else away
+            _print_changes(console, before, diagnosis)
+    if out:  # last, so that the diagnosis is printed even if the disk is full
         page = diagnosis.write(out)
         if not as_json:
             console.print(f"page: {page.resolve()}", markup=False)
@@ -171,8 +171,8 @@ def diagnose(
         raise typer.Exit(CLAIM_FAILED)
 
 
-def _can_be_written(folder: Path) -> None:
-    """Make the folder before a diagnosis that takes its time. Raises `UsageError` if that is not possible."""
+def _require_writable(folder: Path) -> None:
+    """Make the folder before a diagnosis, which takes time. Raises `UsageError` if that is not possible."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -181,10 +181,10 @@ def _can_be_written(folder: Path) -> None:
         raise UsageError(f"{folder} cannot be written: no right to it. Choose another --out.")
 
 
-def show(console: Console, it: Diagnosis, window: Window | None = None) -> None:
-    """Print a diagnosis: the sentence, the findings, what it refutes, and what could not be seen."""
-    lines = ["", it.sentence, ""]
-    for place, each in enumerate(it.found, 1):
+def print_diagnosis(console: Console, diagnosis: Diagnosis, window: Window | None = None) -> None:
+    """Print a diagnosis: its sentence, the causes found, the causes refuted, and the replies that could not be read."""
+    lines = ["", diagnosis.sentence, ""]
+    for place, each in enumerate(diagnosis.found, 1):
         lines += [
             f"{place}. {each.line}",
             f"   evidence: {each.figures}",
@@ -193,53 +193,53 @@ def show(console: Console, it: Diagnosis, window: Window | None = None) -> None:
             f"   in the guide: workshop/{each.chapter}",
             "",
         ]
-    if it.outcome in AFTERWARDS:
-        lines += [AFTERWARDS[it.outcome], ""]
-    parts = ", ".join(f"{part} {numbers.ms(took)}" for part, took in it.figures.parts_ms.items())
-    lines.append(f"where the probe's p99 of {numbers.ms(it.figures.p99_ms)} went: {parts}")
+    if diagnosis.outcome in AFTERWARDS:
+        lines += [AFTERWARDS[diagnosis.outcome], ""]
+    parts = ", ".join(f"{part} {numbers.ms(took)}" for part, took in diagnosis.figures.parts_ms.items())
+    lines.append(f"where the probe's p99 of {numbers.ms(diagnosis.figures.p99_ms)} went: {parts}")
     lines += [
         f"  {command.name:<12} {numbers.percent(command.share):>5} of the time, {command.per_s:,.1f} calls a second of "
         f"{command.mean_us:,.1f} µs"
-        for command in it.commands[:5]
+        for command in diagnosis.commands[:5]
     ]
-    lines.append(f"no evidence for: {', '.join(other.id for other in it.refuted)}")
+    lines.append(f"no evidence for: {', '.join(other.id for other in diagnosis.refuted)}")
     lines += [
         f"not looked for, because INFO has no {name}: {', '.join(causes)}"
-        for name, causes in it.not_looked_at.items()
+        for name, causes in diagnosis.not_looked_at.items()
     ]
-    lines += [f"not seen: {what}" for what in it.unseen]
+    lines += [f"not seen: {what}" for what in diagnosis.unseen]
     if window:
         lines += _slow(window)
     console.print("\n".join(map(shown, lines)), markup=False)
 
 
 def _slow(window: Window) -> list[str]:
-    """Slow commands with their arguments, a line for each that differs."""
+    """Return slow commands with their arguments, one line for equal ones."""
     return [
         f"slow: {words}" + (f" ({times} times)" if times > 1 else "")
         for words, times in Counter(window.arguments).most_common()
     ]
 
 
-def _show_changes(console: Console, before: Diagnosis, now: Diagnosis) -> None:
-    said = changes(before, now)
+def _print_changes(console: Console, before: Diagnosis, latest: Diagnosis) -> None:
+    lines = changes(before, latest)
     console.print(f"\nsince {before.at}:", markup=False)
     console.print(
-        shown("\n".join(f"  {line}" for line in said)) or "  no figure changed by a fifth or more",
+        shown("\n".join(f"  {line}" for line in lines)) or "  no figure changed by a fifth or more",
         markup=False,
     )
 
 
 @dataclass(frozen=True)
 class _Archive:
-    """Where a watch keeps diagnoses: those whose p99 is above `above` ms (None: none), the `keep` newest of them."""
+    """The folder of a watch, with the `keep` newest diagnoses whose p99 was above `above` ms (None: it keeps none)."""
 
     above: float | None
     keep: int
     folder: Path
 
     def prepare(self) -> str:
-        """Make the folder; return what will be kept, in words. Raises `UsageError` if it cannot be made."""
+        """Make the folder; return the rule of the archive as text. Raises `UsageError` if it cannot be made."""
         if self.above is None:
             return ""
         try:
@@ -248,38 +248,38 @@ class _Archive:
             raise UsageError(f"{self.folder} cannot be written: {error.strerror}.") from None
         return f"; kept in {self.folder} above {self.above:g} ms"
 
-    def offer(self, it: Diagnosis) -> str:
-        """Keep a diagnosis if it is bad enough; return what became of it, in words."""
-        if self.above is None or it.figures.p99_ms <= self.above:
+    def offer(self, diagnosis: Diagnosis) -> str:
+        """Keep a diagnosis if its p99 is high enough; return the outcome as text, or an empty text."""
+        if self.above is None or diagnosis.figures.p99_ms <= self.above:
             return ""
-        return f"  kept: {keep_one(it, self.folder, self.keep)}"
+        return f"  kept: {keep_diagnosis(diagnosis, self.folder, self.keep)}"
 
 
 def _watch(
     address: Address, seconds: float, rate: float, archive: _Archive, show_arguments: bool, console: Console
 ) -> None:
-    """Diagnose again and again, a line each, for `seconds` or until Ctrl-C.
+    """Diagnose repeatedly for `seconds` or until Ctrl-C, and print a line for each diagnosis.
 
-    A server that does not answer gets a line, too. Slow commands with their arguments stand below the line. Raises
+    If the server does not answer, the line has the error. Slow commands with their arguments follow the line. Raises
     `UsageError` when diagnoses are to be kept in a folder that cannot be made.
     """
-    kept = archive.prepare()
+    archive_text = archive.prepare()
     until = f"for {seconds:g} s" if math.isfinite(seconds) else "until Ctrl-C"
-    console.print(f"every {WATCHED_S:g} s, {until}{kept}", markup=False)
-    ends = time.monotonic() + seconds
+    console.print(f"every {WATCHED_S:g} s, {until}{archive_text}", markup=False)
+    end = time.monotonic() + seconds
     try:
-        while (left := ends - time.monotonic()) >= SHORTEST_S:
-            clock, length = time.strftime("%H:%M:%S"), min(WATCHED_S, left)
+        while (remaining := end - time.monotonic()) >= SHORTEST_S:
+            clock, length = time.strftime("%H:%M:%S"), min(WATCHED_S, remaining)
             try:
                 window, sent = watch(address, length, rate, show_arguments=show_arguments)
             except StackError as error:
                 console.print(shown(f"{clock}  {error}"), markup=False)
-                time.sleep(min(length, max(0.0, ends - time.monotonic())))
+                time.sleep(min(length, max(0.0, end - time.monotonic())))
                 continue
-            it = Diagnosis.of(window, judge(window), sent)
+            diagnosis = Diagnosis.from_window(window, judge(window), sent)
             lines = [
-                f"{clock}  p99 {numbers.ms(it.figures.p99_ms):>8}  busy {numbers.percent(it.figures.busy):>5}  "
-                f"{it.sentence}{archive.offer(it)}",
+                f"{clock}  p99 {numbers.ms(diagnosis.figures.p99_ms):>8}  "
+                f"busy {numbers.percent(diagnosis.figures.busy):>5}  {diagnosis.sentence}{archive.offer(diagnosis)}",
                 *(f"{'':8}  {line}" for line in _slow(window)),
             ]
             console.print(shown("\n".join(lines)), markup=False)
@@ -287,18 +287,18 @@ def _watch(
         raise Interrupted("the watch was ended; the diagnoses that were kept stay.") from None
 
 
-def keep_one(it: Diagnosis, folder: Path, keep: int) -> str:
+def keep_diagnosis(diagnosis: Diagnosis, folder: Path, keep: int) -> str:
     """Write a diagnosis to its own folder, remove the oldest beyond `keep`; return the path, or why it is not kept."""
-    place = folder / f"seen-{it.at.replace(':', '').replace('+0000', 'Z')}"
+    target = folder / f"seen-{diagnosis.at.replace(':', '').replace('+0000', 'Z')}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
             return f"nothing, because the disk of {folder} is nearly full"
-        it.write(place)
+        diagnosis.write(target)
         for old in sorted(folder.glob(f"seen-*/{FILE}"))[:-keep]:
             shutil.rmtree(old.parent)
     except OSError as error:
         return f"nothing, because {folder} cannot be written: {error.strerror}"
     except StackError as error:
         return f"nothing, because {error}"
-    return str(place)
+    return str(target)

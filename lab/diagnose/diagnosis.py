@@ -1,4 +1,4 @@
-"""A diagnosis as it is kept: `diagnosis.json`, the page `diagnosis.html`, and what changed since another."""
+"""The files of a diagnosis, `diagnosis.json` and the page `diagnosis.html`, and its differences from another one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from lab.diagnose.findings import Found, Judgement
+from lab.diagnose.findings import JudgedCause, WindowJudgement
 from lab.errors import StackError, UsageError
 from lab.results import numbers
 from lab.server.window import Window
@@ -22,12 +22,12 @@ STYLE = HERE.parent / "report" / "page.css"
 FILE, PAGE = "diagnosis.json", "diagnosis.html"
 TOP_COMMANDS = 8
 AFTERWARDS = {
-    "nothing": "If clients wait all the same, look at them: their pools, their own CPU, their way to the server. If it "
-    "is slow only now and then, --watch --above MS keeps a diagnosis of each time.",
+    "nothing": "If clients still wait, look at them: their pools, their own CPU, their network route to the server. If "
+    "it is slow only now and then, --watch --above MS keeps a diagnosis of each slow time.",
     "unknown": "Diagnose again while it is slow, for longer (--seconds 120), with the rights that were missing, and on "
-    "the server's own machine: only there can be seen whether the server lacks a core.",
+    "the server's own machine: only there the system reports whether the server lacks a core.",
 }
-"""What to do when no cause is named, by outcome."""
+"""Outcome without a named cause → advice."""
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 1000, 240, 80, 14, 206
 
 
@@ -35,11 +35,11 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Finding(_Strict):
+class CauseReport(_Strict):
     """A cause that was looked for, found or refuted.
 
-    `line` is the cause in words, `figures` what was measured, `against` what would refute it. `next` is the next
-    experiment to type, `chapter` the guide's page on it.
+    `line` describes the cause, `figures` are the measured figures, `against` is the observation that would refute it.
+    `next` is the next experiment to type, `chapter` the guide's page on it.
     """
 
     id: str
@@ -50,8 +50,8 @@ class Finding(_Strict):
     chapter: str
 
 
-class Command(_Strict):
-    """What one command cost: calls a second, mean time of a call in µs, share of the main thread's time (0 to 1)."""
+class CommandCost(_Strict):
+    """The cost of a command: calls a second, mean time of a call in µs, share of the main thread's time (0 to 1)."""
 
     name: str
     per_s: float
@@ -59,7 +59,7 @@ class Command(_Strict):
     share: float
 
 
-class Figures(_Strict):
+class DiagnosisFigures(_Strict):
     """The figures of the server and of the probe. Shares are from 0 to 1.
 
     `p50_ms`, `p99_ms` and the 95 % interval of p99 (`p99_low_ms` to `p99_high_ms`) are the probe's waits. `floor_ms` is
@@ -95,9 +95,9 @@ class Diagnosis(_Strict):
     `at` is when it began (UTC), `seconds` how long it took. `outcome`: `named` (a cause is found), `nothing` (nothing
     is wrong) or `unknown` (GETs are slow, no cause is found); `sentence` says it in words. `found` and `refuted` are
     the causes with and without evidence. `commands` are those that took the most time. `waits_ms` is, for each request
-    of the probe, when it was due (s) and how long it waited (ms). `sent` counts the commands that were sent. `unseen`
-    lists what could not be read, and why. `not_looked_at`: for each field that INFO lacks, the causes that could
-    not be looked for without it.
+    of the probe, its due time (s) and its wait (ms). `sent` counts the commands that were sent. `unseen` lists replies
+    that could not be read, with the reasons. `not_looked_at`: for each field that INFO lacks, the causes that could not
+    be looked for without it.
     """
 
     schema_version: Literal[1] = 1
@@ -108,17 +108,17 @@ class Diagnosis(_Strict):
     seconds: float
     outcome: Literal["named", "nothing", "unknown"]
     sentence: str
-    found: tuple[Finding, ...]
-    refuted: tuple[Finding, ...]
-    figures: Figures
-    commands: tuple[Command, ...]
+    found: tuple[CauseReport, ...]
+    refuted: tuple[CauseReport, ...]
+    figures: DiagnosisFigures
+    commands: tuple[CommandCost, ...]
     waits_ms: tuple[tuple[float, float], ...]
     sent: dict[str, int]
     unseen: tuple[str, ...]
     not_looked_at: dict[str, tuple[str, ...]] = {}
 
     @classmethod
-    def of(cls, window: Window, judgement: Judgement, sent: Mapping[str, int]) -> Diagnosis:
+    def from_window(cls, window: Window, judgement: WindowJudgement, sent: Mapping[str, int]) -> Diagnosis:
         """Build a diagnosis from a window and its judgement. The arguments of slow commands are left out."""
         low, high = window.interval_ms
         return cls(
@@ -129,9 +129,9 @@ class Diagnosis(_Strict):
             seconds=round(window.seconds, 3),
             outcome=judgement.outcome,  # type: ignore[arg-type] # checked here
             sentence=judgement.sentence,
-            found=tuple(map(_finding, judgement.found)),
-            refuted=tuple(map(_finding, judgement.refuted)),
-            figures=Figures(
+            found=tuple(map(_report, judgement.found)),
+            refuted=tuple(map(_report, judgement.refuted)),
+            figures=DiagnosisFigures(
                 p50_ms=window.percentile_ms(50),
                 p99_ms=window.get_ms,
                 p99_low_ms=low,
@@ -151,7 +151,7 @@ class Diagnosis(_Strict):
                 others_cores=window.others,
             ),
             commands=tuple(
-                Command(name=name, per_s=spent.per_s, mean_us=spent.mean_us, share=window.share(name))
+                CommandCost(name=name, per_s=spent.per_s, mean_us=spent.mean_us, share=window.share(name))
                 for name, spent in window.dearest[:TOP_COMMANDS]
             ),
             waits_ms=tuple((round(each.due_s, 3), round(1000 * each.waited_s, 3)) for each in window.probed),
@@ -186,14 +186,14 @@ class Diagnosis(_Strict):
         return page
 
 
-def _finding(found: Found) -> Finding:
-    cause = found.cause
-    return Finding(
+def _report(judged: JudgedCause) -> CauseReport:
+    cause = judged.cause
+    return CauseReport(
         id=cause.id,
         line=cause.line,
-        figures=found.evidence.text,
+        figures=judged.evidence.text,
         against=cause.against,
-        next=found.next,
+        next=judged.next,
         chapter=cause.chapter,
     )
 
@@ -212,7 +212,7 @@ def read(path: Path) -> Diagnosis:
 
 
 def changes(before: Diagnosis, now: Diagnosis) -> list[str]:
-    """The figures that moved by a fifth or more since another diagnosis, a line each."""
+    """Return a line for each figure that changed by a fifth or more since another diagnosis."""
     rows: list[tuple[str, float, float, str]] = [
         ("p99 of the probe", before.figures.p99_ms, now.figures.p99_ms, "ms"),
         ("a round trip with nothing in its way", before.figures.floor_ms, now.figures.floor_ms, "ms"),
@@ -222,26 +222,31 @@ def changes(before: Diagnosis, now: Diagnosis) -> list[str]:
         ("memory, of its limit", 100 * before.figures.memory, 100 * now.figures.memory, "%"),
         ("evictions a second", before.figures.evicted_per_s, now.figures.evicted_per_s, ""),
     ]
-    then = {each.name: each for each in before.commands}
+    costs = {each.name: each for each in before.commands}
     rows += [
-        (f"{each.name}, calls a second", then[each.name].per_s if each.name in then else 0.0, each.per_s, "")
+        (
+            f"{each.name}, calls a second",
+            costs[each.name].per_s if each.name in costs else 0.0,
+            each.per_s,
+            "",
+        )
         for each in now.commands
     ]
     rows += [
-        (f"{each.name}, µs a call", then[each.name].mean_us, each.mean_us, "")
+        (f"{each.name}, µs a call", costs[each.name].mean_us, each.mean_us, "")
         for each in now.commands
-        if each.name in then
+        if each.name in costs
     ]
-    said = []
-    for what, was, has, unit in rows:
-        if abs(has - was) >= 0.2 * max(abs(was), 1e-9) and max(was, has) > 0:
-            times = f" ({numbers.times(has / was)})" if was else ""
-            said.append(f"{what}: {numbers.short(was)} → {numbers.short(has)} {unit}".rstrip() + times)
-    return said
+    lines = []
+    for name, earlier, later, unit in rows:
+        if abs(later - earlier) >= 0.2 * max(abs(earlier), 1e-9) and max(earlier, later) > 0:
+            times = f" ({numbers.times(later / earlier)})" if earlier else ""
+            lines.append(f"{name}: {numbers.short(earlier)} → {numbers.short(later)} {unit}".rstrip() + times)
+    return lines
 
 
 def plot(waits_ms: tuple[tuple[float, float], ...]) -> dict[str, object]:
-    """Each wait of the probe as a stroke, on a logarithmic scale from 0.1 ms."""
+    """Return the plot of the probe's waits: a stroke for each, on a logarithmic scale from 0.1 ms."""
     from math import log10
 
     highest = max((wait for _, wait in waits_ms), default=1.0)
@@ -265,5 +270,5 @@ def plot(waits_ms: tuple[tuple[float, float], ...]) -> dict[str, object]:
 
 
 def schema() -> str:
-    """The JSON Schema of `diagnosis.json`."""
+    """Return the JSON Schema of `diagnosis.json`."""
     return json.dumps(Diagnosis.model_json_schema(), indent=1) + "\n"

@@ -14,16 +14,16 @@ from lab.server.figures import Evidence
 from lab.server.window import Window, at_least
 
 LATE = 0.2
-"""Lateness of the probe's own process, as a share of p99, from which the probe's waits may be its own doing: a process
-that is late to send is late to read, too."""
+"""Lateness of the probe's own process, as a share of p99, from which this process may cause the probe's waits: a
+process that is late to send is late to read, too."""
 
 
 @dataclass(frozen=True)
-class Cause:
-    """One thing that may be wrong. `line`: the cause in words. `against`: what would refute it.
+class KnownCause:
+    """A possible cause. `line` describes it in a few words. `against` is the observation that would refute it.
 
     `next` is the next experiment to type. `weight` ranks the causes that are found: about the share of the time that a
-    cause takes. `needs`: beginnings of the fields of INFO without which there can be no evidence.
+    cause takes. `needs`: prefixes of the fields of INFO that its evidence needs.
     """
 
     id: str
@@ -35,161 +35,162 @@ class Cause:
     chapter: str = "method.md"
     needs: tuple[str, ...] = ()
 
-    def lacks(self, of: Window) -> str:
-        """The input that the cause rests on and this server does not tell; '' if all are there."""
+    def lacks(self, window: Window) -> str:
+        """Return the first prefix of `needs` that no field of this server's INFO has; '' if all are there."""
         return next(
-            (name for name in self.needs if not any(has.startswith(name) for has in of.last.fields)), ""
+            (name for name in self.needs if not any(field.startswith(name) for field in window.last.fields)),
+            "",
         )
 
 
 @dataclass(frozen=True)
-class Found:
+class JudgedCause:
     """A cause with its evidence, found or not. `next`: the next experiment to type on this server."""
 
-    cause: Cause
+    cause: KnownCause
     evidence: Evidence
     weight: float
     next: str
 
 
 @dataclass(frozen=True)
-class Judgement:
+class WindowJudgement:
     """`outcome`: named, nothing or unknown. `found`: causes by weight. `refuted`: causes without evidence.
 
-    `not_looked_at`: causes whose input the server does not tell, with that input.
+    `not_looked_at`: causes whose evidence needs a field of INFO that the server lacks, with its prefix.
     """
 
     outcome: str
     sentence: str
-    found: tuple[Found, ...]
-    refuted: tuple[Found, ...]
-    not_looked_at: tuple[tuple[Cause, str], ...] = ()
+    found: tuple[JudgedCause, ...]
+    refuted: tuple[JudgedCause, ...]
+    not_looked_at: tuple[tuple[KnownCause, str], ...] = ()
 
 
 COMMANDS = ("cmdstat_",)
 NEEDED = ("cmdstat_", "used_cpu_user")
-"""Without these fields of INFO nobody can say that all is well: what commands take, and how busy the thread is."""
+"""Fields of INFO without which the answer cannot be that nothing is wrong: time of commands, CPU time of the thread."""
 
 
 def _explained(cause: str) -> Callable[[Window], float]:
-    """The weight of commands: they hold the thread, so they come before what may follow from that."""
-    return lambda of: 1 + sum(each.explains for each in law.by_cause(of).get(cause, ()))
+    """Return the weight of a cause that is commands: they hold the thread, so they rank before their consequences."""
+    return lambda window: 1 + sum(each.explains for each in law.by_cause(window).get(cause, ()))
 
 
 CAUSES = (
-    Cause(
+    KnownCause(
         "scan-storm", "SCAN searches the keyspace again and again", signs.commands("scan-storm"),
         "SCAN's share of the time, in INFO commandstats, is small.",
         "redis-cli CLIENT LIST | grep cmd=scan   # who searches? Stop one, and look again",
         _explained("scan-storm"), "key-growth.md", COMMANDS,
     ),
-    Cause(
+    KnownCause(
         "keys-command", "KEYS walks over every key in one piece", signs.commands("keys-command"),
         "No call of KEYS in INFO commandstats.",
-        "redis-cli SLOWLOG GET 5                 # its pattern tells who sends it",
+        "redis-cli SLOWLOG GET 5                 # its pattern shows which client sends it",
         _explained("keys-command"), "keys-command.md", COMMANDS,
     ),
-    Cause(
+    KnownCause(
         "giant-index", "a collection has grown huge, and is read in one piece", signs.commands("giant-index"),
         "The slow log names no command that reads a whole collection, or their calls are short.",
-        "redis-cli SLOWLOG GET 5                 # names the key; SCARD, HLEN, LLEN or ZCARD tells its size",
+        "redis-cli SLOWLOG GET 5                 # names the key; SCARD, HLEN, LLEN or ZCARD returns its size",
         _explained("giant-index"), "second-act.md", COMMANDS,
     ),
-    Cause(
+    KnownCause(
         "lua-script", "a script holds the server while it runs", signs.commands("lua-script"),
         "No EVAL, EVALSHA or FCALL in INFO commandstats, or their calls are short.",
         "redis-cli SLOWLOG GET 5                 # the script's SHA1; SCRIPT SHOW, or your code, has its text",
         _explained("lua-script"), "method.md", COMMANDS,
     ),
-    Cause(
+    KnownCause(
         "transaction", "a transaction holds the server until all of its commands are executed",
         signs.commands("transaction"), "No EXEC in INFO commandstats, or its calls are short.",
-        "redis-cli SLOWLOG GET 5                 # EXEC; MONITOR shows for a moment what stands in it",
+        "redis-cli SLOWLOG GET 5                 # EXEC; MONITOR shows its commands, for a moment only",
         _explained("transaction"), "method.md", COMMANDS,
     ),
-    Cause(
+    KnownCause(
         "many-at-once", "one command reads, writes or deletes a great deal at once", signs.commands("many-at-once"),
         "Their calls are short.",
         "redis-cli SLOWLOG GET 5                 # how many arguments? Split it into hundreds",
         _explained("many-at-once"), "pipelined-delete.md", COMMANDS,
     ),
-    Cause(
+    KnownCause(
         "long-command", "one command holds the server in long calls", signs.commands("long-command"),
         "Its calls are short.",
         "redis-cli SLOWLOG GET 5                 # its words; what does each visit?",
         _explained("long-command"), "reading-p99.md", COMMANDS,
     ),
-    Cause(
+    KnownCause(
         "eviction-cycle", "memory is at its limit, and entries are evicted in bursts", signs.evictions,
         "evicted_keys in INFO stats stands still, or memory is below its limit.",
         "redis-cli --stat                        # does memory climb and fall with the stalls?",
-        lambda of: 0.5 if signs.evicts(of) else 0.0, "eviction-cycle.md", ("evicted_keys",),
+        lambda window: 0.5 if signs.evicts(window) else 0.0, "eviction-cycle.md", ("evicted_keys",),
     ),
-    Cause(
+    KnownCause(
         "noisy-neighbour", "other programs take the core that the server needs", signs.lacks_a_core,
         "The server's machine has a core to spare; a command of constant time never takes a millisecond.",
         "cat /proc/$(pidof redis-server)/schedstat   # the second figure: ns without a core. top, on its machine",
-        lambda of: of.waited or 0.3, "method.md", ("used_cpu_user",),
+        lambda window: window.waited or 0.3, "method.md", ("used_cpu_user",),
     ),
-    Cause(
-        "slow-network", "the way to the server is long", signs.network_is_slow,
+    KnownCause(
+        "slow-network", "the network route to the server is long", signs.network_is_slow,
         "The quickest round trips take less than a millisecond.",
         "redis-cli --latency                     # from another machine, and from the server's own",
-        lambda of: 0.4 if of.floor_ms >= signs.FAR_MS else 0.0, "method.md",
+        lambda window: 0.4 if window.floor_ms >= signs.FAR_MS else 0.0, "method.md",
     ),
-    Cause(
+    KnownCause(
         "unpipelined-deletes", "keys are deleted one by one, a round trip each", signs.one_by_one,
         "Several commands come with each read of a socket: they are pipelined.",
         "redis-cli CLIENT LIST | grep -E 'cmd=(unlink|del) '   # who? Its changes wait, the server does not",
-        lambda of: 0.2, "pipelined-delete.md", COMMANDS,
+        lambda _: 0.2, "pipelined-delete.md", COMMANDS,
     ),
-    Cause(
+    KnownCause(
         "connection-limit", "the server is at the limit of its connections", signs.connections,
         "rejected_connections stands still.",
-        "redis-cli CLIENT LIST                   # who has most of them? Idle ones leak", lambda of: 0.6, "method.md",
+        "redis-cli CLIENT LIST                   # who has most of them? Idle ones leak", lambda _: 0.6, "method.md",
         ("rejected_connections",),
     ),
-    Cause(
+    KnownCause(
         "connection-storm", "clients connect anew for each command", signs.connects,
         "total_connections_received rises slowly.",
         "redis-cli CLIENT LIST                   # many with age=0: that client has no pool",
-        lambda of: 0.3, "method.md", ("total_connections_received",),
+        lambda _: 0.3, "method.md", ("total_connections_received",),
     ),
-    Cause(
+    KnownCause(
         "expiry-wave", "many entries expire in the same moment, and the server removes them", signs.expiries,
         "expired_keys in INFO stats climbs slowly, or evenly.",
         "redis-cli INFO stats | grep expired     # a second apart: does it jump? Spread the lifetimes",
-        lambda of: 0.3, "method.md", ("expired_keys",),
+        lambda _: 0.3, "method.md", ("expired_keys",),
     ),
-    Cause(
+    KnownCause(
         "hot-big-key", "big values are read all the time, and their answers fill the main thread", signs.big_answers,
         "total_net_output_bytes in INFO stats climbs slowly, or the answers are small.",
         "redis-cli CLIENT LIST | grep -v ' omem=0 '   # whose answers are under way? MONITOR shows the key",
         signs.time_outside_commands, "method.md", ("total_net_output_bytes", "used_cpu_user"),
     ),
-    Cause(
+    KnownCause(
         "slow-disk", "writes wait for the disk", signs.disk,
         "aof_delayed_fsync stands still, LATENCY LATEST names no aof event, and the main loop waits for nothing.",
         "redis-cli LATENCY LATEST                # after CONFIG SET latency-monitor-threshold 5",
-        lambda of: 0.3, "method.md", ("aof_enabled",),
+        lambda _: 0.3, "method.md", ("aof_enabled",),
     ),
-    Cause(
+    KnownCause(
         "full-sync", "a replica copies the whole data set", signs.full_sync,
         "sync_full in INFO stats stands still, or a bystander waits as long when no copy is under way.",
         "redis-cli INFO replication              # does a replica come and go? Its backlog is too small",
-        lambda of: 0.3, "method.md", ("sync_full",),
+        lambda _: 0.3, "method.md", ("sync_full",),
     ),
-    Cause(
+    KnownCause(
         "fork", "the server stands still while it forks, to save its data", signs.fork,
         "total_forks in INFO stats stands still, or latest_fork_usec is small.",
         "redis-cli INFO stats | grep fork        # how long? It grows with the memory in use",
-        lambda of: 0.3, "method.md", ("total_forks",),
+        lambda _: 0.3, "method.md", ("total_forks",),
     ),
-    Cause(
+    KnownCause(
         "saturated", "the server has more ordinary work than one core can do", signs.saturated,
         "The main thread has time left.",
         "redis-cli INFO commandstats             # calls × time of a call: which of these can be spared?",
-        lambda of: 0.25, "reading-p99.md", ("used_cpu_user",),
+        lambda _: 0.25, "reading-p99.md", ("used_cpu_user",),
     ),
 )  # fmt: skip
 
@@ -200,69 +201,77 @@ KEYED = {
     "long-command": ("CPU", "slow"),
     "hot-big-key": ("NET", "large-reply"),
 }
-"""Cause of which a newer server names the key → what Redis counts for it, and the log in which Valkey keeps it."""
+"""KnownCause of which a newer server names the key → what Redis counts for it, and the log in which Valkey keeps it."""
 
 
-def next_step(cause: Cause, of: Window) -> str:
-    """The next experiment to type. It has HOTKEYS or COMMANDLOG only where this server knows the command."""
+def next_step(cause: KnownCause, window: Window) -> str:
+    """Return the next experiment to type. It has HOTKEYS or COMMANDLOG only where this server knows the command."""
     metric, log = KEYED.get(cause.id, ("", ""))
-    if metric and of.product == "redis" and at_least(of.version, (8, 6)):
+    if metric and window.product == "redis" and at_least(window.version, (8, 6)):
         start = f"redis-cli HOTKEYS START METRICS 1 {metric} DURATION 10"
         return f"{start}; sleep 10; redis-cli HOTKEYS GET   # which keys?"
-    if metric and of.product == "valkey" and at_least(of.version, (8, 1)):
+    if metric and window.product == "valkey" and at_least(window.version, (8, 1)):
         return f"redis-cli COMMANDLOG GET 5 {log}   # names the key"
     return cause.next
 
 
-def judge(of: Window) -> Judgement:
-    """Judge a window: look in it for the evidence of each cause.
+def judge(window: Window) -> WindowJudgement:
+    """Judge a window by the evidence of each cause.
 
-    Nothing is wrong only if a bystander waits for little, the round trip is short, the thread has time left, and the
-    server tells what that rests on.
+    Nothing is wrong only if a bystander's wait and the round trip are short, the thread has time left, and INFO has the
+    fields that show this.
     """
-    lacking = tuple((cause, missing) for cause in CAUSES if (missing := cause.lacks(of)))
-    absent = {cause.id for cause, _ in lacking}
-    looked = [
-        Found(each, each.evidence(of), each.weight(of), next_step(each, of))
+    not_looked_at = tuple((cause, lacking) for cause in CAUSES if (lacking := cause.lacks(window)))
+    skipped = {cause.id for cause, _ in not_looked_at}
+    judged = [
+        JudgedCause(each, each.evidence(window), each.weight(window), next_step(each, window))
         for each in CAUSES
-        if each.id not in absent
+        if each.id not in skipped
     ]
-    found = tuple(sorted((each for each in looked if each.evidence.found), key=lambda each: -each.weight))
-    refuted = tuple(each for each in looked if not each.evidence.found)
+    found = tuple(sorted((each for each in judged if each.evidence.found), key=lambda each: -each.weight))
+    refuted = tuple(each for each in judged if not each.evidence.found)
     if found:
-        more = f" Besides: {'; '.join(each.cause.line for each in found[1:])}." if found[1:] else ""
-        return Judgement("named", f"{_upper(found[0].cause.line)}.{more}", found, refuted, lacking)
-    unseen = [name.rstrip("_") for name in NEEDED if not any(has.startswith(name) for has in of.last.fields)]
-    waits = f"a bystander waits {of.get_ms:.1f} ms (p99)"
-    if of.slow_gets and of.lag_ms >= LATE * of.get_ms:
-        said = (
-            f"this machine itself was late by {of.lag_ms:.1f} ms (p99), so the {of.get_ms:.1f} ms that a bystander "
-            "waits may be its own. Diagnose from a quieter machine."
+        others = f" Besides: {'; '.join(each.cause.line for each in found[1:])}." if found[1:] else ""
+        return WindowJudgement(
+            "named", f"{_upper(found[0].cause.line)}.{others}", found, refuted, not_looked_at
         )
-    elif unseen:
-        said = f"{waits}, and this server's INFO does not tell {' and '.join(unseen)}."
-    elif of.slow_gets:
-        said = f"{waits}, and none of {len(looked)} causes has its evidence here.{signs.elsewhere(of)}"
-    elif of.busy >= law.SATURATED:
-        said = (
-            f"{waits}, and the server uses a whole core or more, of which the main thread's part is not told."
+    missing = [
+        name.rstrip("_") for name in NEEDED if not any(has.startswith(name) for has in window.last.fields)
+    ]
+    waits = f"a bystander waits {window.get_ms:.1f} ms (p99)"
+    if window.slow_gets and window.lag_ms >= LATE * window.get_ms:
+        sentence = (
+            f"this machine itself was late by {window.lag_ms:.1f} ms (p99), and may cause the {window.get_ms:.1f} ms "
+            "that a bystander waits. Diagnose from a quieter machine."
         )
-    elif of.floor_ms >= signs.FAR_MS:
-        said = f"{waits}, and even the quickest twentieth waits {of.floor_ms:.1f} ms, for a reason that is not seen."
+    elif missing:
+        sentence = f"{waits}, and this server's INFO lacks {' and '.join(missing)}."
+    elif window.slow_gets:
+        sentence = (
+            f"{waits}, and none of {len(judged)} causes has its evidence here.{signs.elsewhere(window)}"
+        )
+    elif window.busy >= law.SATURATED:
+        sentence = (
+            f"{waits}, and the server uses a whole core or more; it does not report the main thread's part."
+        )
+    elif window.floor_ms >= signs.FAR_MS:
+        sentence = (
+            f"{waits}, and even the quickest twentieth waits {window.floor_ms:.1f} ms, for an unknown reason."
+        )
     else:
-        return Judgement(
+        return WindowJudgement(
             "nothing",
-            f"Nothing is wrong with the server: a bystander's p99 is {of.get_ms:.1f} ms, {of.floor_ms:.2f} ms of it "
-            f"the round trip, and the main thread is busy {percent(of.busy)}.",
+            f"Nothing is wrong with the server: a bystander's p99 is {window.get_ms:.1f} ms, {window.floor_ms:.2f} ms "
+            f"of it the round trip, and the main thread is busy {percent(window.busy)}.",
             (),
             refuted,
-            lacking,
+            not_looked_at,
         )
-    return Judgement("unknown", f"I cannot tell: {said}", (), refuted, lacking)
+    return WindowJudgement("unknown", f"I cannot tell: {sentence}", (), refuted, not_looked_at)
 
 
-def answer_of(judgement: Judgement) -> str:
-    """The ids of the named causes, in order; without any, `nothing` or `unknown`."""
+def answer_of(judgement: WindowJudgement) -> str:
+    """Return the ids of the named causes, in order; without any, `nothing` or `unknown`."""
     return " + ".join(each.cause.id for each in judgement.found) or judgement.outcome
 
 

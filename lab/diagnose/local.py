@@ -1,4 +1,4 @@
-"""Figures that only a server on this machine has: the cores that others used, and how long its thread had none."""
+"""Figures of a server on this machine: the cores that other programs used, and the time its thread had no core."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Local:
     at: float = field(default_factory=time.monotonic)
 
 
-def find(told: info.Fields) -> Local | None:
-    """The server's process, if it is one of this machine: one with the same process id, age and program. Else None.
+def find(fields: info.Fields) -> Local | None:
+    """Return the server's process if this machine has one with the same process id, age and program, else None.
 
-    The program counts because containers may share an address and have process ids of their own, all from 1.
+    The program is compared because containers may share an address and have process ids of their own, all from 1.
     """
     with contextlib.suppress(psutil.Error, ValueError, KeyError):
-        process = psutil.Process(int(told["process_id"]))
+        process = psutil.Process(int(fields["process_id"]))
         age = time.time() - process.create_time()
-        program = Path(told.get("executable", "")).name  # Dragonfly does not tell it
-        if abs(age - float(told["uptime_in_seconds"])) < 10 and program in ("", process.name()):
+        program = Path(fields.get("executable", "")).name  # Dragonfly does not report it
+        if abs(age - float(fields["uptime_in_seconds"])) < 10 and program in ("", process.name()):
             return _measure(process.pid)
     return None
 
@@ -50,7 +50,7 @@ def _measure(pid: int) -> Local:
 
 
 def _waited_s(pid: int) -> float | None:
-    """Seconds that a process's first thread was ready to run but had no core; None if unknown (only Linux tells)."""
+    """Return the seconds that a process's first thread was ready to run but had no core; None except on Linux."""
     try:  # proc(5): time on a core, time waiting for one (both ns), and times it was put on one
         return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):

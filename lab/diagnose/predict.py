@@ -1,4 +1,4 @@
-"""`bin/lab predict`: what happens at other sizes, from a run folder or from a diagnosis of one's own server."""
+"""`bin/lab predict`: predicts other sizes from a run folder, or from a diagnosis of your own server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from lab.diagnose import diagnosis
-from lab.diagnose.diagnosis import Command, Diagnosis
+from lab.diagnose.diagnosis import CommandCost, Diagnosis
 from lab.errors import UsageError
 from lab.results import numbers, prediction
 from lab.results.basis import CALL_S, SEARCHES, Basis, Costs, Range, of_run, why_unfit
@@ -21,7 +21,7 @@ from lab.results.prediction import STRATEGIES, Prediction, Question
 
 WIDEST = 110
 MOST_KEYS, MOST_EVENTS, MOST_SHARDS = 1e15, 1e9, 16_384
-"""Beyond these a number is a slip of the hand. A cluster has 16,384 slots."""
+"""A number beyond these is a typing error. A cluster has 16,384 slots."""
 
 
 def predict(
@@ -82,21 +82,21 @@ def predict(
         shards=round(shards),
         strategy=strategy or basis.strategy,
     )
-    found = prediction.predict(basis, question)
+    predicted = prediction.predict(basis, question)
     if as_json:
-        print(json.dumps({"source": basis.source, **found.as_dict()}, indent=1, allow_nan=False))
+        print(json.dumps({"source": basis.source, **predicted.as_dict()}, indent=1, allow_nan=False))
     else:
-        print(text(basis, found, min(WIDEST, max(60, shutil.get_terminal_size((WIDEST, 24)).columns))))
+        print(text(basis, predicted, min(WIDEST, max(60, shutil.get_terminal_size((WIDEST, 24)).columns))))
     if plot is not None:
         from lab.report.predicted import write_plot
 
-        place = write_plot(basis, found, plot).resolve()
+        place = write_plot(basis, predicted, plot).resolve()
         if not as_json:
             print(f"\nplot: {place}")
 
 
 def basis_of(source: Path, count_now: float | None = None) -> Basis:
-    """What a run folder or a diagnosis measured. Raises `UsageError` when it is neither, or measured no searches."""
+    """Return the measurements of a run folder or a diagnosis. Raises `UsageError` for neither, or without searches."""
     folder = source.parent if source.name == "run.json" else source
     if (folder / "run.json").is_file():
         if count_now is not None:
@@ -110,43 +110,45 @@ def basis_of(source: Path, count_now: float | None = None) -> Basis:
     if source.is_dir() and not (source / diagnosis.FILE).is_file():
         raise UsageError(f"{source} is no run folder and has no {diagnosis.FILE}: name one that has either.")
     try:
-        found = diagnosis.read(source)
+        earlier = diagnosis.read(source)
     except UsageError as error:
         raise UsageError(f"{source} is neither a run folder nor a {diagnosis.FILE}: {error}") from None
-    return of_diagnosis(found, count_now)
+    return of_diagnosis(earlier, count_now)
 
 
-def of_diagnosis(found: Diagnosis, count_now: float | None = None) -> Basis:
-    """What a diagnosis measured. An event is one search there, since nobody says which searches belong together.
+def of_diagnosis(diagnosed: Diagnosis, count_now: float | None = None) -> Basis:
+    """Return the measurements of a diagnosis. Each search counts as an event: a server does not report which belong.
 
     Raises `UsageError` when nothing searches, when the COUNT of its SCANs is needed, or for a Dragonfly or a KeyDB.
     """
-    figures, where = found.figures, f"the diagnosis of {found.server}"
-    if why := why_unfit(found.product):
-        raise UsageError(f"{where} is of a {found.product}, which {why}.")
+    figures, subject = diagnosed.figures, f"the diagnosis of {diagnosed.server}"
+    if reason := why_unfit(diagnosed.product):
+        raise UsageError(f"{subject} is of a {diagnosed.product}, which {reason}.")
     searches = {
-        each.name: each for each in found.commands if each.name in SEARCHES.values() and each.mean_us > 0
+        each.name: each for each in diagnosed.commands if each.name in SEARCHES.values() and each.mean_us > 0
     }
     if not searches or figures.keys < 1:
-        raise UsageError(f"{where} saw neither SCAN nor KEYS at work, so nothing in it grows with the keys.")
+        raise UsageError(
+            f"{subject} saw neither SCAN nor KEYS at work, so nothing in it grows with the keys."
+        )
     dearest = max(searches.values(), key=lambda each: each.share)
     strategy = next(name for name, command in SEARCHES.items() if command == dearest.name)
     if "SCAN" in searches and count_now is None:
         raise UsageError(
-            f"{where} saw SCAN, and no server tells its COUNT: add --count-now N, as your service has it."
+            f"{subject} saw SCAN, and no server reports its COUNT: add --count-now N, the COUNT of your service."
         )
     visited = {
         name: figures.keys if name == "KEYS" else min(count_now or math.inf, figures.keys)
         for name in searches
     }
-    call = _call_s(found.commands, figures.busy)
+    call = _call_s(diagnosed.commands, figures.busy)
     others = [
         f"{name} ({numbers.percent(each.share)} of the time)"
         for name, each in searches.items()
         if each is not dearest
     ]
     return Basis(
-        source=f"{where} ({found.product} {found.version}, {found.at})",
+        source=f"{subject} ({diagnosed.product} {diagnosed.version}, {diagnosed.at})",
         strategy=strategy,
         patterns=1,
         keys=figures.keys,
@@ -162,7 +164,7 @@ def of_diagnosis(found: Diagnosis, count_now: float | None = None) -> Basis:
         floor_ms=figures.floor_ms,
         room_keys=figures.keys / figures.memory if figures.memory > 0 else None,
         notes=(
-            f"the {found.seconds:.0f} s that the diagnosis saw are typical",
+            f"the {diagnosed.seconds:.0f} s that the diagnosis saw are typical",
             "each search counts as an event of its own; if an event begins several at once, p99 is that much longer",
             *(f"{other} is part of everything else, and does not grow with the keys" for other in others),
             *(() if figures.memory > 0 else ("there is memory for all keys: the server has no maxmemory",)),
@@ -170,43 +172,43 @@ def of_diagnosis(found: Diagnosis, count_now: float | None = None) -> Basis:
     )
 
 
-def _call_s(commands: tuple[Command, ...], busy: float) -> Range | None:
-    """The thread's time outside of executions, for each call; None if it is too small to tell."""
+def _call_s(commands: tuple[CommandCost, ...], busy: float) -> Range | None:
+    """Return the thread's time outside of executions for each call; None if it is too small to measure."""
     calls, executing = sum(each.per_s for each in commands), sum(each.share for each in commands)
     each_s = (busy - executing) / calls if calls else 0.0
     return Range(each_s / 2, each_s, 2 * each_s) if 1e-6 <= each_s <= 1e-4 else None
 
 
-# --- for people
+# --- output
 
 
 def text(basis: Basis, found: Prediction, width: int) -> str:
-    """A prediction as lines of at most `width` characters."""
-    asked = found.question
-    head = f"{asked.strategy}, {asked.keys:,.0f} keys"
-    if asked.shards > 1:
-        head += f" on {asked.shards:,} shards ({asked.keys / asked.shards:,.0f} on each)"
-    head += f", {asked.events:,.4g} events a second"
-    if asked.strategy == "scan":
-        head += f", COUNT {asked.count:,.0f}"
-    of = " of a shard" if asked.shards > 1 else ""
+    """Return a prediction as lines of at most `width` characters."""
+    question = found.question
+    head = f"{question.strategy}, {question.keys:,.0f} keys"
+    if question.shards > 1:
+        head += f" on {question.shards:,} shards ({question.keys / question.shards:,.0f} on each)"
+    head += f", {question.events:,.4g} events a second"
+    if question.strategy == "scan":
+        head += f", COUNT {question.count:,.0f}"
+    per_shard = " of a shard" if question.shards > 1 else ""
     rows = [
         ("cost of a visited key", found.cost_us, numbers.us),
-        (f"time of one event{' on a shard' if of else ''}", _in_ms(found.event_s), numbers.ms),
-        (f"utilisation{of}", found.utilisation, _utilisation),
+        (f"time of one event{' on a shard' if per_shard else ''}", _in_ms(found.event_s), numbers.ms),
+        (f"utilisation{per_shard}", found.utilisation, _utilisation),
         ("knee: keys", found.knee_keys, numbers.sig),
         ("knee: events a second", found.knee_events, numbers.sig),
         ("p99 of a bystander, events at even distances", found.even_ms, _wait),
         ("p99 of a bystander, events at random moments", found.random_ms, _wait),
     ]
-    left = max(len(name) for name, _, _ in rows) + 2
-    lines = [head, "", f"{'':<{left}}{'likely':>16}    range"]
-    for name, range_, said in rows:
-        if range_ is None:
+    width_of_names = max(len(name) for name, _, _ in rows) + 2
+    lines = [head, "", f"{'':<{width_of_names}}{'likely':>16}    range"]
+    for name, estimate, format_ in rows:
+        if estimate is None:
             continue
-        low, high = said(range_.low), said(range_.high)
+        low, high = format_(estimate.low), format_(estimate.high)
         between = low if low == high else f"{low} to {high}"
-        lines.append(f"{name:<{left}}{said(range_.likely):>16}    {between}")
+        lines.append(f"{name:<{width_of_names}}{format_(estimate.likely):>16}    {between}")
     for title, points in (("Note", found.warnings), ("Assumed", found.assumptions)):
         if points:
             lines += ["", f"{title}:"]

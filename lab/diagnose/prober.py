@@ -1,10 +1,10 @@
-"""An open-loop probe that asks only what a diagnosis may ask: PING and GET of a key that does not exist, in turn.
+"""An open-loop probe that sends only commands allowed to a diagnosis: PING and GET of an absent key, in turn.
 
 Request i is due at start + (i + u) / rate, at a random moment u of its slot: with even spacing the requests could fall
-into step with what is periodic in the server, and never meet it. The schedule goes on whether or not earlier replies
+into step with periodic work of the server, and never meet it. The schedule goes on whether or not earlier replies
 came. While a reply is outstanding nothing more is sent, so a server that stalls gets no burst afterwards. A request
-that becomes due meanwhile is not sent. It would have stood in the same queue, so it counts as having waited from its
-due time until that reply came.
+that becomes due in that time is not sent. It would have stood in the same queue, so it counts as having waited from
+its due time until that reply came.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from lab.server.window import Probed
 COMMANDS = (("GET", ABSENT), ("PING",))
 SEED = 7
 LAST_REPLY_S = 2.0
-"""How long to wait at the end for a reply that is outstanding."""
+"""Seconds to wait at the end for an outstanding reply."""
 
 
 class Prober(threading.Thread):
     """Sends requests until stopped, and collects them in `probed`. `lost` is the error that ended it early, if any.
 
-    `began`: the monotonic clock from which `Probed.due_s` counts. `refused`: which of its commands it leaves out, and
-    why.
+    `began`: the moment (monotonic) from which `Probed.due_s` counts. `refused`: the commands that it leaves out, each
+    with the reason.
     """
 
     def __init__(self, address: Address, per_second: float, until: float = math.inf) -> None:
@@ -51,7 +51,7 @@ class Prober(threading.Thread):
         self.lost: Gone | None = None
         self._ended = threading.Event()
         self.began = 0.0
-        self._out_since: float | None = None
+        self._outstanding_since: float | None = None
 
     def _is_allowed(self, words: tuple[str, ...]) -> bool:
         time.sleep(self._every)
@@ -66,7 +66,7 @@ class Prober(threading.Thread):
 
     @property
     def sent(self) -> dict[str, int]:
-        """How often each command was sent."""
+        """Number of times that each command was sent."""
         return dict(self._questions.sent)
 
     def run(self) -> None:
@@ -77,10 +77,10 @@ class Prober(threading.Thread):
         due = began + moment() * self._every
         try:
             while not self._ended.wait(max(0.0, due - time.monotonic())):
-                self._out_since = at = time.monotonic()
+                self._outstanding_since = at = time.monotonic()
                 self._questions.ask(*self._commands[number % len(self._commands)])
                 now = time.monotonic()
-                self._out_since = None
+                self._outstanding_since = None
                 self.probed.append(Probed(due - began, now - at, at - due))
                 while True:
                     number += 1
@@ -98,7 +98,7 @@ class Prober(threading.Thread):
         """Stop. A request without a reply counts as having waited until now, and so do those that became due since."""
         self._ended.set()
         self.join(LAST_REPLY_S)
-        if (since := self._out_since) is not None:
+        if (since := self._outstanding_since) is not None:
             now = time.monotonic()
             self.probed.append(Probed(since - self.began, now - since))
             for number in range(1, math.ceil((now - since) / self._every)):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from lab.diagnose.diagnosis import Diagnosis
-from lab.diagnose.findings import Judgement, answer_of, judge
+from lab.diagnose.findings import WindowJudgement, answer_of, judge
 from lab.server.window import Probed, Snapshot, Window
 from loadtest import info
 
@@ -48,9 +48,9 @@ def window(
     return Window("redis://cache:6379", product, version, looks, probed)
 
 
-def told(of: Window, judgement: Judgement) -> str:
+def told(of: Window, judgement: WindowJudgement) -> str:
     """Everything that a diagnosis says."""
-    return Diagnosis.of(of, judgement, {}).model_dump_json()
+    return Diagnosis.from_window(of, judgement, {}).model_dump_json()
 
 
 def test_a_drowned_server_is_drowned_by_its_searches() -> None:
@@ -119,7 +119,7 @@ def test_a_clock_that_counts_waits_gives_no_impossible_figure() -> None:
     assert answer_of(found) == "scan-storm"
     text = found.found[0].evidence.text
     assert "of the time, 31.0 calls a second of 1,000,000 µs, waits included" in text
-    assert all(command.share <= 1 for command in Diagnosis.of(of, found, {}).commands)
+    assert all(command.share <= 1 for command in Diagnosis.from_window(of, found, {}).commands)
 
 
 def test_threads_are_told_as_threads() -> None:
@@ -151,15 +151,15 @@ PIKA = {
     ids=["garnet", "pika"],
 )
 @pytest.mark.parametrize("waits_ms", [(0.3,), (0.3, 30.0)])
-def test_what_is_not_told_is_no_evidence_of_health(
+def test_a_missing_field_is_not_evidence_of_health(
     server: Told, name: str, unseen: str, waits_ms: tuple[float, ...]
 ) -> None:
-    """A server that does not tell what its commands take is not healthy, and no cause is refuted for that."""
+    """A server without statistics of commands is not called healthy, and that refutes no cause."""
     of = window(server, {}, waits_ms)
     found = judge(of)
     assert of.product == name
     assert answer_of(found) == "unknown"
-    assert f"INFO does not tell {unseen}" in found.sentence
+    assert f"INFO lacks {unseen}" in found.sentence
     assert "scan-storm" not in {each.cause.id for each in found.refuted}
     assert '"cmdstat":["scan-storm","keys-command"' in told(of, found)
 
@@ -199,7 +199,7 @@ def test_threads_that_together_use_a_core_are_not_one_that_is_full() -> None:
     """Where only the time of all threads is told, a whole core is neither an overload nor health."""
     of = window(REDIS | {"used_cpu_user": 1.4}, {"GET": (90_000, 3)}, (0.3, 0.5))
     assert answer_of(judge(of)) == "unknown"
-    assert "the main thread's part is not told" in judge(of).sentence
+    assert "it does not report the main thread's part" in judge(of).sentence
 
 
 def test_ordinary_commands_that_fill_the_server_are_no_long_command() -> None:

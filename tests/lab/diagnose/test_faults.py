@@ -17,7 +17,7 @@ import redis
 
 from lab.diagnose import local, questions
 from lab.diagnose.diagnosis import Diagnosis
-from lab.diagnose.findings import Judgement
+from lab.diagnose.findings import WindowJudgement
 from lab.diagnose.questions import Questions, Refused
 from lab.errors import StackError
 from lab.server.address import read_address
@@ -151,7 +151,7 @@ def test_an_expired_certificate_is_told_apart() -> None:
         "expired (_ssl.c:1006)."
     )
     with closing(Questions(read_address("rediss://cache:6379", environ={}))) as asked:
-        assert asked._why(error) == "the certificate of rediss://cache:6379 has expired."
+        assert asked._connection_error(error) == "the certificate of rediss://cache:6379 has expired."
 
 
 GARBAGE = "\r\n".join(
@@ -253,7 +253,7 @@ def test_a_script_can_ask_for_a_failure(
     outcome: str, codes: tuple[int, ...], server: Server, diagnose: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A named cause fails under `finding`; not to know does, too, under `unknown`. The answer is shown first."""
-    monkeypatch.setattr("lab.diagnose.command.judge", lambda _: Judgement(outcome, "so it is", (), ()))
+    monkeypatch.setattr("lab.diagnose.command.judge", lambda _: WindowJudgement(outcome, "so it is", (), ()))
     for words, code in zip(((), ("--fail-on", "finding"), ("--fail-on", "unknown")), codes, strict=True):
         found = diagnose(server.url, "--seconds", "1", *words)
         assert (found[0], "so it is" in found[1]) == (code, True)

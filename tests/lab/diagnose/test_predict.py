@@ -145,7 +145,7 @@ def kept(
 ) -> Path:
     """Write the diagnosis of a server with 200,000 keys that did these commands: (calls a second, µs a call)."""
     window = make(busy=busy, commands=dict(commands))
-    found = Diagnosis.of(window, judge(window), {})
+    found = Diagnosis.from_window(window, judge(window), {})
     found.model_copy(update={"product": product}).write(folder)
     return folder
 
@@ -199,7 +199,7 @@ def test_a_diagnosis_of_another_kind_of_server_is_one_line(
 def test_the_one_size_of_a_diagnosis_does_not_make_the_range_narrow(make: Make) -> None:
     """Among a hundred times the keys a key may cost twice as much and more, beside the usual third."""
     window = make(busy=0.3, commands={"KEYS": (5.0, 40_000.0)})
-    costs = of_diagnosis(Diagnosis.of(window, judge(window), {})).cost("keys")
+    costs = of_diagnosis(Diagnosis.from_window(window, judge(window), {})).cost("keys")
     found = costs.at(100 * costs.largest)
     assert found.likely == costs.at(costs.largest).likely
     assert found.high == pytest.approx(found.likely * (1 + 2 * GROWTH) * DRIFT)
@@ -208,7 +208,7 @@ def test_the_one_size_of_a_diagnosis_does_not_make_the_range_narrow(make: Make) 
 def test_a_second_search_counts_as_everything_else(make: Make) -> None:
     """With KEYS and SCAN at work the larger one is predicted, and the other one is named."""
     window = make(busy=0.5, commands={"KEYS": (5.0, 40_000.0), "SCAN": (100.0, 200.0)})
-    basis = of_diagnosis(Diagnosis.of(window, judge(window), {}), 1000)
+    basis = of_diagnosis(Diagnosis.from_window(window, judge(window), {}), 1000)
     assert basis.strategy == "keys"
     assert basis.base == pytest.approx(0.3, abs=0.02)
     assert any(note.startswith("SCAN (2 % of the time) is part of everything else") for note in basis.notes)

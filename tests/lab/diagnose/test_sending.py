@@ -159,5 +159,5 @@ def test_a_server_that_stands_still_is_one_line_in_time(after: int, diagnose: Ru
     with Fake(stands=lambda _name, infos: infos >= after) as fake:
         took, found = timed(diagnose, fake.url, "--seconds", "3")
         fake.shutdown()
-    one_line(found, 3, "let us in, but does not answer INFO: it stands still")
+    one_line(found, 3, "accepts the connection, but does not answer INFO: it stands still")
     assert took < AT_MOST_S + LAST_REPLY_S

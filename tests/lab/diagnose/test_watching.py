@@ -13,7 +13,7 @@ import pytest
 
 from lab import ROOT
 from lab.diagnose import command
-from lab.diagnose.command import keep_one
+from lab.diagnose.command import keep_diagnosis
 from lab.diagnose.diagnosis import Diagnosis
 from lab.diagnose.findings import judge
 from lab.diagnose.watch import LOOKS_S
@@ -30,7 +30,7 @@ def test_what_is_kept_is_bounded_and_touches_nothing_else(make: Make, tmp_path: 
         window = make()
         first = replace(window.first, at=begins)
         window = replace(window, snapshots=[first, *window.snapshots[1:]])
-        keep_one(Diagnosis.of(window, judge(window), {}), tmp_path, 2)
+        keep_diagnosis(Diagnosis.from_window(window, judge(window), {}), tmp_path, 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "seen-0", "seen-1970-01-01T000002Z", "seen-1970-01-01T000003Z", "seen-it-all",
     ]  # fmt: skip
@@ -40,12 +40,12 @@ def test_a_watch_goes_on_when_nothing_can_be_kept(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that cannot be written, or a full disk, is told instead of a path."""
-    it = Diagnosis.of(make(), judge(make()), {})
-    assert "cannot be written: Not a directory" in keep_one(it, Path("/dev/null/kept"), 2)
+    it = Diagnosis.from_window(make(), judge(make()), {})
+    assert "cannot be written: Not a directory" in keep_diagnosis(it, Path("/dev/null/kept"), 2)
     (tmp_path / f"seen-{it.at.replace(':', '').replace('+0000', 'Z')}").write_text("in the way")
-    assert keep_one(it, tmp_path, 2).startswith("nothing, because the diagnosis cannot be written to ")
+    assert keep_diagnosis(it, tmp_path, 2).startswith("nothing, because the diagnosis cannot be written to ")
     monkeypatch.setattr(command, "LEAST_FREE_BYTES", 1 << 62)
-    assert "is nearly full" in keep_one(it, tmp_path / "new", 2)
+    assert "is nearly full" in keep_diagnosis(it, tmp_path / "new", 2)
     assert not list((tmp_path / "new").iterdir())
 
 
