@@ -11,7 +11,7 @@ from docs.pages.records import FOLDER
 from lab import scenarios
 from lab.claims import shards
 from lab.results import formulas, numbers, operational
-from lab.results.basis import SEARCHES, Range, of_run, why_unfit
+from lab.results.basis import SEARCHES, Range, read_basis, why_unfit
 from lab.results.folder import Run
 from lab.results.prediction import GAP, PAGES, Prediction, Question, predict
 from lab.results.simulation import wait_s
@@ -55,7 +55,7 @@ def checks(run: Run) -> Iterator[Check]:
     name, knee = run.folder.name, operational.knee(run, _rising(run))
 
     def predicted(keys: float) -> tuple[Prediction, Prediction]:
-        bases = [of_run(run, grown[:LOWEST], calibration) for calibration in (True, False)]
+        bases = [read_basis(run, grown[:LOWEST], calibration) for calibration in (True, False)]
         first, second = (
             predict(basis, Question(keys, basis.events, basis.count, 1, basis.strategy)) for basis in bases
         )
@@ -154,7 +154,7 @@ ROAD_EVENTS = 1.0
 
 def road_list(root: Path) -> str:
     """From a laptop to a thousand shards: what `bin/lab predict` says of a search and of the index."""
-    basis = of_run(Run(root / FOLDER / ROAD_RECORD))
+    basis = read_basis(Run(root / FOLDER / ROAD_RECORD))
     rows = []
     for name, keys, nodes in ROAD:
         scan, index = (

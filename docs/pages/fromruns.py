@@ -15,7 +15,7 @@ from lab.errors import UsageError
 from lab.report.axes import display_unit
 from lab.report.conclusions import Judged, Section
 from lab.report.picture import named
-from lab.report.prose import tell
+from lab.report.prose import sections
 from lab.report.quantities import BYTES_IN, MS_IN, Quantity, quantity
 from lab.report.view import RunView
 from lab.results import numbers
@@ -121,7 +121,7 @@ def phases(view: RunView, words: Sequence[str]) -> str:
 
 def _column(view: RunView, what: Quantity, rows: Sequence[PhaseRecord]) -> tuple[str, list[str]]:
     """Head and cells, all in one unit: the one that suits the largest value."""
-    values = [what.of(phase, view.latencies) for phase in rows]
+    values = [what.read(phase, view.latencies) for phase in rows]
     known = [value for value in values if isinstance(value, int | float)]
     if what.unit in MS_IN and known:
         factor, unit = display_unit(max(known) * MS_IN[what.unit])
@@ -171,11 +171,11 @@ def figure(view: RunView, words: Sequence[str]) -> str:
         if len(words) != 2:
             raise UsageError(f"which figure of phase {phase.id!r}? Name one, such as p99 or keys.")
         what = _figure(view, words[1])
-        value = what.of(phase, view.latencies)
+        value = what.read(phase, view.latencies)
         return f"{what.text(value)} a second" if what.unit == "/s" else what.text(value)
     pair = [view.run.phase(name) for name in words[0].split("/")]
     if len(pair) == len(words) == 2 and all(pair):
-        over, under = (_figure(view, words[1]).of(phase, view.latencies) for phase in pair if phase)
+        over, under = (_figure(view, words[1]).read(phase, view.latencies) for phase in pair if phase)
         if not isinstance(over, int | float) or not isinstance(under, int | float) or not under:
             raise UsageError(f"there is no ratio of {words[1]} in {words[0]}.")
         return numbers.times(over / under)
@@ -204,12 +204,12 @@ def _worded(name: str, value: float) -> str:
 
 
 def explained(view: RunView, words: Sequence[str]) -> str:
-    """Return the text of `lab report --story`: all of it, or the parts whose headings begin with one of the words."""
-    told = tell(view, Judged.read(view.result or {}))
+    """Return the text of `lab report --story`, or its parts whose headings begin with one of the words."""
+    found = sections(view, Judged.read(view.result or {}))
     for word in words:
-        if not any(_begins(part.heading, word) for part in told):
-            raise UsageError(f"no part is called {word!r}; {nearest(word, [part.heading for part in told])}")
-    chosen = [part for part in told if not words or any(_begins(part.heading, word) for word in words)]
+        if not any(_begins(part.heading, word) for part in found):
+            raise UsageError(f"no part is called {word!r}; {nearest(word, [part.heading for part in found])}")
+    chosen = [part for part in found if not words or any(_begins(part.heading, word) for word in words)]
     return "\n\n".join(_part(part) for part in chosen)
 
 

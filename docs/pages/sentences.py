@@ -109,7 +109,7 @@ def _number(view: RunView, tree: ast.expr) -> float:
                     f"{ast.unparse(tree)} does not say of which phase{' and what' * (kind in NAMED)}."
                 )
             phase = _phase(view, words[-1])
-            found = quantity(":".join([kind, *words[:-1]])).of(phase, view.latencies)
+            found = quantity(":".join([kind, *words[:-1]])).read(phase, view.latencies)
             if not isinstance(found, (int, float)):
                 raise UsageError(f"{ast.unparse(tree)} was not measured in {view.facts.scenario}.")
             return float(found)

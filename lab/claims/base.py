@@ -1,4 +1,4 @@
-"""What a claim is, and how a run is judged by its claims."""
+"""The type of a claim, and how a run is judged by its claims."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Inapplicable(Exception):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Result:
     """The result of checking a claim: whether it holds, the measured figure in words, and the figures behind it."""
 
     holds: bool
@@ -32,7 +32,7 @@ class Claim:
     id: str
     statement: str
     bound: str
-    check: Callable[[Run], Finding]
+    check: Callable[[Run], Result]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def judge(run: Run, claims: Sequence[Claim]) -> list[Outcome]:
             outcomes.append(Outcome(claim, None, f"not applicable: {reason}"))
             continue
         try:
-            outcomes.append(_found(claim, claim.check(run)))
+            outcomes.append(_outcome(claim, claim.check(run)))
         except Inapplicable as reason:
             outcomes.append(Outcome(claim, None, f"not applicable: {reason}"))
         except Refuted as measured:
@@ -68,11 +68,11 @@ def judge(run: Run, claims: Sequence[Claim]) -> list[Outcome]:
     return outcomes
 
 
-def _found(claim: Claim, finding: Finding) -> Outcome:
-    wrong = [name for name, value in finding.figures.items() if not math.isfinite(value)]
+def _outcome(claim: Claim, result: Result) -> Outcome:
+    wrong = [name for name, value in result.figures.items() if not math.isfinite(value)]
     if wrong:
         return Outcome(claim, False, f"not measured: {wrong[0]} is no number")
-    return Outcome(claim, finding.holds, finding.measured, finding.figures)
+    return Outcome(claim, result.holds, result.measured, result.figures)
 
 
 class Missing(Exception):
@@ -131,28 +131,28 @@ def need_typical_p99(run: Run, phase: PhaseRecord, intervals: int = 1) -> float:
 
 
 def need_figure(phase: PhaseRecord, name: str) -> float:
-    """What a phase's loads measured under that name. Raises `Missing` when they did not."""
+    """Return a figure that the phase's loads measured. Raises `Missing` when they did not measure it."""
     if name not in phase.figures:
         raise Missing(f"the loads of {phase.id!r} did not measure {name}")
     return phase.figures[name]
 
 
 def need_param(phase: PhaseRecord, name: str) -> float:
-    """The scenario's figure that tells a phase from others. Raises `Missing` when the phase has none of that name."""
+    """Return a figure that the scenario gave the phase, such as its COUNT. Raises `Missing` when it gave none."""
     if name not in phase.params:
         raise Missing(f"phase {phase.id!r} does not say its {name}")
     return phase.params[name]
 
 
 def need_utilisation(phase: PhaseRecord) -> float:
-    """The busy share of the server's main thread. Raises `Missing` when the server does not tell it."""
+    """The busy share of the server's main thread. Raises `Missing` when the server does not report it."""
     if phase.utilisation is None:
-        raise Missing("the server does not tell its CPU time")
+        raise Missing("the server does not report its CPU time")
     return phase.utilisation
 
 
 def elevation(run: Run, rising: str) -> float:
-    """p99 on the last plateau of an arm as a multiple of p99 on its first: the size of the trouble."""
+    """Return p99 on the last plateau of an arm as a multiple of p99 on its first."""
     plateaus = need_arm(run, rising, 2)
     return need_p99(run, plateaus[-1]) / need_p99(run, plateaus[0])
 
@@ -161,7 +161,7 @@ SAME_KEYS, SAME_LOAD = 0.05, 0.15
 
 
 def differ(before: PhaseRecord, after: PhaseRecord, in_keys: bool = True) -> str:
-    """Why two phases cannot be compared, as the end of a sentence; empty if they can.
+    """Return the reason why two phases cannot be compared, as the end of a sentence; empty if they can.
 
     `in_keys` is False where the phases store the same entries in a different number of keys.
     """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lab.claims.base import (
     Claim,
-    Finding,
     Inapplicable,
     Missing,
+    Result,
     need_arm,
     need_p99,
     need_phase,
@@ -28,12 +28,12 @@ def fills_slowlog(rising: str, share: float) -> Claim:
     by the wall clock, holds SETs during which the machine took the server off its core.
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         plateaus = need_arm(run, rising, 2)
         entries = run.slow_commands(plateaus)
         total, keys = entries.total(), entries["KEYS"]
         named = ", ".join(f"{count} {name}" for name, count in entries.most_common())
-        return Finding(
+        return Result(
             keys >= FEWEST_ENTRIES and keys > share * total,
             f"of {total} entries {keys / max(1.0, total):.0%} are KEYS ({named or 'there are none'})",
             {"share": keys / max(1.0, total), "entries": float(total)},
@@ -57,14 +57,14 @@ def replica_unharmed(rising: str, share: float) -> Claim:
 def scan_stalls_less(rising: str, call_times: float, p99_times: float) -> Claim:
     """SCAN in place of KEYS: one call holds the server for a fraction of the time, and bystanders wait less."""
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         before, after = need_arm(run, rising, 2)[-1], need_phase(run, "scan")
         keys, scan = before.execution_us("KEYS"), after.execution_us("SCAN")
         p99s = need_p99(run, before), need_p99(run, after)
         ratio = p99s[0] / p99s[1]
         if keys is None or scan is None:
-            return Finding(False, f"nothing was searched; p99 differs by {ratio:.1f} ×", {"p99_ratio": ratio})
-        return Finding(
+            return Result(False, f"nothing was searched; p99 differs by {ratio:.1f} ×", {"p99_ratio": ratio})
+        return Result(
             keys / scan >= call_times and ratio >= p99_times,
             f"a call takes {keys / 1000:.1f} → {scan / 1000:.2f} ms ({keys / scan:.0f} ×), "
             f"p99 {p99s[0]:.1f} → {p99s[1]:.1f} ms ({ratio:.1f} ×)",
@@ -82,21 +82,21 @@ def scan_works_more(rising: str, times: float) -> Claim:
     of a short call's work.) Where KEYS is expensive, little of the additional work is the server's.
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         before, after = need_arm(run, rising, 2)[-1], need_phase(run, "scan")
         quiet = need_phase(run, "exact")
         if not before.rate("KEYS") or not after.rate("SCAN"):
-            return Finding(False, "nothing was searched")
+            return Result(False, "nothing was searched")
         keys, scan = _search_ms(before, quiet), _search_ms(after, quiet)
-        both = max(sum(keys), 1e-9), sum(scan)
-        ratio = both[1] / both[0]
-        return Finding(
+        totals = max(sum(keys), 1e-9), sum(scan)
+        ratio = totals[1] / totals[0]
+        return Result(
             sum(keys) > 0 and ratio >= times,
-            f"{both[0]:.0f} → {both[1]:.0f} ms of CPU time for each event ({ratio:.1f} ×): {keys[0]:.0f} → "
+            f"{totals[0]:.0f} → {totals[1]:.0f} ms of CPU time for each event ({ratio:.1f} ×): {keys[0]:.0f} → "
             f"{scan[0]:.0f} ms in the server, {keys[1]:.0f} → {scan[1]:.0f} ms in the invalidator",
             {
-                "keys_ms": both[0],
-                "scan_ms": both[1],
+                "keys_ms": totals[0],
+                "scan_ms": totals[1],
                 "ratio": ratio,
                 "server_ratio": scan[0] / max(keys[0], 1e-9),
             },
@@ -106,17 +106,17 @@ def scan_works_more(rising: str, times: float) -> Claim:
 
 
 def keys_unfelt(rising: str, times: float) -> Claim:
-    """On a server that answers KEYS from a snapshot, in another thread, nobody waits for it as long as it takes."""
+    """On a server that answers KEYS from a snapshot, in another thread, no client waits for the whole search."""
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         if run.facts.server != "keydb":
             raise Inapplicable("only KeyDB answers KEYS in another thread")
         keys, exact = need_arm(run, rising, 2)[-1], need_phase(run, "exact")
         if not keys.rate("KEYS"):
-            return Finding(False, "nothing was searched by KEYS")
+            return Result(False, "nothing was searched by KEYS")
         waits = [need_typical_p99(run, phase, 2) for phase in (keys, exact)]
         ratio = waits[0] / waits[1]
-        return Finding(
+        return Result(
             ratio <= times,
             f"{ms(waits[0])} under KEYS, {ms(waits[1])} under exact deletes ({ratio:.1f} ×)",
             {"ratio": ratio},
@@ -131,7 +131,7 @@ def keys_harmless(times: float) -> Claim:
     It compares the phases in which `strategy` is scan and keys with the most keys.
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         if run.facts.server != "keydb":
             raise Inapplicable("only KeyDB answers KEYS in another thread")
         searched = {
@@ -140,9 +140,9 @@ def keys_harmless(times: float) -> Claim:
         }
         scan, keys = searched["scan"], searched["keys"]
         if not scan or not keys:
-            return Finding(False, "nothing was searched by SCAN and by KEYS")
+            return Result(False, "nothing was searched by SCAN and by KEYS")
         waits = [need_typical_p99(run, phase, 2) for phase in (scan, keys)]
-        return Finding(
+        return Result(
             waits[0] >= times * waits[1],
             f"{ms(waits[0])} under SCAN, {ms(waits[1])} under KEYS ({waits[0] / waits[1]:.1f} ×)",
             {"ratio": waits[0] / waits[1]},

@@ -13,7 +13,7 @@ NOT_JUDGED = ("fix",)
 
 @dataclass(frozen=True)
 class Check:
-    """One condition of a fair experiment."""
+    """A condition of a fair experiment, and whether the run fulfils it."""
 
     check: str
     ok: bool
@@ -22,7 +22,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a run is checked against: what the lab knows of the scenario, pace and server that the run names.
+    """The terms that a run is checked against: today's plan of the scenario at the pace and on the server it names.
 
     `plan`: the scenario's phases at the run's pace and for its keys; None where it has no such pace. `load_share`: the
     offered share of the calibrated rate; None where nothing is calibrated, and `events_per_second` are offered instead.

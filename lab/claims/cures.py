@@ -1,42 +1,42 @@
-"""Claims about ways to invalidate, side by side at the same keys and load: waiting, work, memory, staleness.
+"""Claims that compare strategies at the same keys and load: waiting, work, memory, staleness.
 
-Each way has two phases: ``WAY-cost``, with nothing but the single events of `loadtest.incidents.freshness`, and
-``WAY-load``, at the same offered load as all others.
+Each strategy has two phases: ``STRATEGY-cost``, with nothing but the single events of `loadtest.incidents.freshness`,
+and ``STRATEGY-load``, at the same offered load as all others.
 """
 
 from __future__ import annotations
 
-from lab.claims.base import Claim, Finding, Missing, need_figure, need_phase
+from lab.claims.base import Claim, Missing, Result, need_figure, need_phase
 from lab.claims.ratio import at_least, at_most, waits_longer
 from lab.claims.texts import worded
 from lab.results.folder import PhaseRecord, Run
 from lab.results.numbers import UNKNOWN, count, ms, percent, short, sig, size, us
 
 CAUSE, SEARCH, CURES = "scan", "keys", ("index", "hash", "generation")
-WAYS = (CAUSE, SEARCH, *CURES)
+STRATEGIES = (CAUSE, SEARCH, *CURES)
 NO_TIME_MS = 5.0
 """Staleness is sampled in steps: a time shorter than this says no more than that it is short, and counts as this."""
 
 
-def _load(run: Run, way: str) -> PhaseRecord:
-    return need_phase(run, f"{way}-load")
+def _load(run: Run, strategy: str) -> PhaseRecord:
+    return need_phase(run, f"{strategy}-load")
 
 
-def _figure(run: Run, way: str, name: str) -> float:
+def _figure(run: Run, strategy: str, name: str) -> float:
     """A figure of the single events. Raises `Missing` when it was not measured."""
-    return need_figure(need_phase(run, f"{way}-cost"), name)
+    return need_figure(need_phase(run, f"{strategy}-cost"), name)
 
 
 RELIEF = "{ratio:.1f} × ({high:.1f} → {low:.2f} ms), at p90 {at_p90:.1f} ×"
-"""What a cure did to the p99 of bystanders, in words."""
+"""The change of the bystanders' p99 under a cure, in words."""
 
 
-def relieves(way: str, times: float) -> Claim:
+def relieves(strategy: str, times: float) -> Claim:
     """p99 of bystanders under SCAN is a multiple of p99 under a cure, at the same entries and offered load; p90 too."""
     return waits_longer(
-        f"{way}-relieves",
+        f"{strategy}-relieves",
         times,
-        lambda run: (_load(run, CAUSE), _load(run, way)),
+        lambda run: (_load(run, CAUSE), _load(run, strategy)),
         RELIEF,
         in_keys=False,
     )
@@ -59,14 +59,14 @@ def work_ranked(search_times: float, rank_times: float) -> Claim:
     (The number of commands has no such order: see the table.)
     """
 
-    def check(run: Run) -> Finding:
-        cost = {way: _figure(run, way, "execution_per_event_us") for way in WAYS}
+    def check(run: Run) -> Result:
+        cost = {strategy: _figure(run, strategy, "execution_per_event_us") for strategy in STRATEGIES}
         least_search = min(cost[CAUSE], cost[SEARCH])
-        most_whole = max(cost["hash"], cost["generation"])
-        searched, ranked = least_search / max(cost["index"], 1e-9), cost["index"] / max(most_whole, 1e-9)
-        return Finding(
+        dearest_other = max(cost["hash"], cost["generation"])
+        searched, ranked = least_search / max(cost["index"], 1e-9), cost["index"] / max(dearest_other, 1e-9)
+        return Result(
             searched >= search_times and ranked >= rank_times,
-            ", ".join(f"{way} {us(cost[way])}" for way in WAYS)
+            ", ".join(f"{strategy} {us(cost[strategy])}" for strategy in STRATEGIES)
             + f": a search {sig(searched)} × the index, the index {sig(ranked)} × the dearer of the others",
             {"search_ratio": searched, "index_ratio": ranked},
         )
@@ -80,10 +80,10 @@ def generation_leaves(share: float, each: int) -> Claim:
     They stay until their TTL ends. No run waits for that; the claim counts the keys that are there.
     """
 
-    def check(run: Run) -> Finding:
-        left = {way: _figure(run, way, "left_per_event") / each for way in WAYS}
-        others = max(abs(value) for way, value in left.items() if way != "generation")
-        return Finding(
+    def check(run: Run) -> Result:
+        left = {strategy: _figure(run, strategy, "left_per_event") / each for strategy in STRATEGIES}
+        others = max(abs(value) for strategy, value in left.items() if strategy != "generation")
+        return Result(
             left["generation"] >= 1 - share and others <= share,
             f"of {each} entries {left['generation'] * each:.1f} stay behind under generation, "
             f"{others * each:.1f} at most otherwise",
@@ -105,17 +105,17 @@ def hash_leaner(share: float) -> Claim:
 
 
 def sooner_fresh(times: float) -> Claim:
-    """How long old values are served after an event was accepted; none may be served once each area has missed once.
+    """Old values are served for a shorter time after an event was accepted, and never once each area has missed once.
 
     The work that an event needs to finish is the same work that bystanders wait for.
     """
 
-    def check(run: Run) -> Finding:
-        times_ms = {way: _figure(run, way, "stale_for_ms") for way in (CAUSE, *CURES)}
-        stale = sum(_figure(run, way, "stale_entries") for way in WAYS)
-        slowest = max(times_ms[way] for way in CURES)
+    def check(run: Run) -> Result:
+        times_ms = {strategy: _figure(run, strategy, "stale_for_ms") for strategy in (CAUSE, *CURES)}
+        stale = sum(_figure(run, strategy, "stale_entries") for strategy in STRATEGIES)
+        slowest = max(times_ms[strategy] for strategy in CURES)
         ratio = times_ms[CAUSE] / max(slowest, NO_TIME_MS)
-        return Finding(
+        return Result(
             ratio >= times and stale == 0,
             f"{times_ms[CAUSE]:.0f} ms under SCAN, {slowest:.1f} ms at most under the cures ({ratio:.1f} ×); "
             f"{stale:.0f} old values after that",
@@ -132,25 +132,30 @@ def race_stays(share: float) -> Claim:
     reader asks for.
     """
 
-    def check(run: Run) -> Finding:
-        tries = {way: _figure(run, way, "race_tries") for way in WAYS}
-        served = {way: _figure(run, way, "raced_values") for way in WAYS}
-        others = min(served[way] / max(tries[way], 1.0) for way in WAYS if way != "generation")
-        return Finding(
+    def check(run: Run) -> Result:
+        tries = {strategy: _figure(run, strategy, "race_tries") for strategy in STRATEGIES}
+        served = {strategy: _figure(run, strategy, "raced_values") for strategy in STRATEGIES}
+        others = min(
+            served[strategy] / max(tries[strategy], 1.0)
+            for strategy in STRATEGIES
+            if strategy != "generation"
+        )
+        return Result(
             min(tries.values()) > 0 and served["generation"] == 0 and others >= share,
-            "served: " + ", ".join(f"{way} {_of(served[way], tries[way])}" for way in WAYS),
+            "served: "
+            + ", ".join(f"{strategy} {_share(served[strategy], tries[strategy])}" for strategy in STRATEGIES),
             {"others": others, "generation": served["generation"], "tries": min(tries.values())},
         )
 
     return worded("race-stays", check, share=share)
 
 
-def _of(part: float | None, whole: float | None) -> str:
+def _share(part: float | None, whole: float | None) -> str:
     return UNKNOWN if part is None or whole is None else f"{count(part)} of {count(whole)}"
 
 
 def generation_reads_twice(times: float) -> Claim:
-    """What generation costs the readers: each read asks for the user's generation number first."""
+    """Generation costs the readers a command: each read asks for the user's generation number first."""
     return at_least(
         "generation-reads-twice",
         times,
@@ -168,10 +173,10 @@ def reading(run: Run, phase: PhaseRecord) -> float:
     reads = run.facts.load.get("reads_per_second", 0.0)
     if not reads:
         raise Missing("nobody read from the storefront")
-    asked = phase.rate("GET") + phase.rate("HGET") - probes
-    if asked <= 0:
+    commands = phase.rate("GET") + phase.rate("HGET") - probes
+    if commands <= 0:
         raise Missing("the server counted no read but those of the probes")
-    return asked / reads
+    return commands / reads
 
 
 def _reading_if_known(run: Run, phase: PhaseRecord | None) -> float | None:
@@ -195,27 +200,27 @@ HEADINGS = (
 
 
 def side_by_side(run: Run) -> list[list[str]]:
-    """A row for each way, with its figures in the order of `HEADINGS`."""
+    """Return a row for each strategy, with its figures in the order of `HEADINGS`."""
     rows = []
-    for way in WAYS:
-        load, cost = run.phase(f"{way}-load"), run.phase(f"{way}-cost")
+    for strategy in STRATEGIES:
+        load, cost = run.phase(f"{strategy}-load"), run.phase(f"{strategy}-cost")
         first = load or cost
         if first is None:
             continue
-        found = cost.figures if cost else {}
+        figures = cost.figures if cost else {}
         rows.append(
             [
-                # In a control another strategy takes the place of most ways.
-                way if first.strategy == way else f"{first.strategy}, in place of {way}",
+                # In a control another strategy takes the place of most of these.
+                strategy if first.strategy == strategy else f"{first.strategy}, in place of {strategy}",
                 ms(run.p99_ms(load)) if load else UNKNOWN,
                 percent(load.utilisation) if load else UNKNOWN,
-                short(found.get("commands_per_event")),
-                us(found.get("execution_per_event_us")),
+                short(figures.get("commands_per_event")),
+                us(figures.get("execution_per_event_us")),
                 sig(_reading_if_known(run, load), 2),
-                size(found.get("memory_per_entry_bytes")),
-                count(found.get("left_per_event")),
-                ms(found.get("stale_for_ms")),
-                _of(found.get("raced_values"), found.get("race_tries")),
+                size(figures.get("memory_per_entry_bytes")),
+                count(figures.get("left_per_event")),
+                ms(figures.get("stale_for_ms")),
+                _share(figures.get("raced_values"), figures.get("race_tries")),
             ]
         )
     return rows

@@ -1,14 +1,14 @@
-"""Claims about deleting many keys: what round trips cost, and what saving all of them costs the bystanders.
+"""Claims about deleting many keys: the cost of round trips, and the cost to bystanders of saving all of them.
 
-Figures are those of `loadtest.incidents.deletes`. Phases of the arm ``rtt`` delete in all ways at one round-trip time;
-phases of the arm ``chunks`` delete in one way with one chunk size.
+Figures are those of `loadtest.incidents.deletes`. Phases of the arm ``rtt`` delete by every method at one round-trip
+time; phases of the arm ``chunks`` delete by one method with one chunk size.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from lab.claims.base import Claim, Finding, need_arm, need_figure, need_param, need_phase, need_typical_p99
+from lab.claims.base import Claim, Result, need_arm, need_figure, need_param, need_phase, need_typical_p99
 from lab.claims.ratio import at_least
 from lab.claims.texts import worded
 from lab.results.folder import PhaseRecord, Run
@@ -27,42 +27,42 @@ def pipelining_pays(times: float) -> Claim:
         "pipeline-pays",
         times,
         lambda run: [
-            need_figure(_by_rtt(run)[0], f"{way}_keys_per_s") for way in ("pipelined", "one_by_one")
+            need_figure(_by_rtt(run)[0], f"{method}_keys_per_s") for method in ("pipelined", "one_by_one")
         ],
         lambda many, one: f"{many / one:.1f} × on loopback ({one:,.0f} → {many:,.0f} keys a second)",
-        kept=("pipelined_per_s", "one_by_one_per_s"),
+        names=("pipelined_per_s", "one_by_one_per_s"),
     )
 
 
 def gain_grows(step: float) -> Claim:
     """The longer the round trip, the more a pipeline gains: so the time was waiting, not work."""
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         phases = _by_rtt(run)
         gains = [need_figure(phase, "pipelined_gain_x") for phase in phases]
         smallest = min(later / earlier for earlier, later in pairwise(gains))
-        said = ", ".join(
+        text = ", ".join(
             f"{gain:,.0f} × at {need_param(phase, 'rtt_ms'):g} ms"
             for phase, gain in zip(phases, gains, strict=True)
         )
-        return Finding(smallest >= step, said, {"smallest_step": smallest, "largest_gain": max(gains)})
+        return Result(smallest >= step, text, {"smallest_step": smallest, "largest_gain": max(gains)})
 
     return worded("gain-grows", check, step=step)
 
 
 def variadic_first(times: float) -> Claim:
-    """One command for many keys saves not only the round trips but also the server's work for each command."""
+    """A single command for many keys saves not only the round trips but also the server's work for each command."""
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         leads = {}
         for phase in _by_rtt(run):
             variadic = need_figure(phase, "variadic_keys_per_s")
-            rivals = (need_figure(phase, f"{way}_keys_per_s") for way in ("pipelined", "one_by_one"))
+            rivals = (need_figure(phase, f"{method}_keys_per_s") for method in ("pipelined", "one_by_one"))
             leads[need_param(phase, "rtt_ms")] = min(variadic / rival for rival in rivals)
-        said = ", ".join(f"{lead:.2f} × at {rtt:g} ms" for rtt, lead in leads.items())
-        return Finding(
+        text = ", ".join(f"{lead:.2f} × at {rtt:g} ms" for rtt, lead in leads.items())
+        return Result(
             min(leads.values()) >= times,
-            f"against the better of the two: {said}",
+            f"against the better of the two: {text}",
             {"least": min(leads.values())},
         )
 
@@ -78,7 +78,7 @@ def stalls(claim_id: str, all_at_once: str, gentle: str, times: float) -> Claim:
         lambda high, low: (
             f"p99 of bystanders in a typical second {high:.1f} ms against {low:.2f} ms: {high / low:.1f} ×"
         ),
-        kept=("high_ms", "low_ms"),
+        names=("high_ms", "low_ms"),
     )
 
 
@@ -89,11 +89,11 @@ def chunks_keep_the_speed(chunked: str, whole: str, share: float, times: float) 
     as one key after the other.
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         one = need_figure(_by_rtt(run)[0], "one_by_one_keys_per_s")
         some = need_figure(need_phase(run, chunked), "keys_per_s")
         all_ = need_figure(need_phase(run, whole), "keys_per_s")
-        return Finding(
+        return Result(
             some >= share * all_ and some >= times * one,
             f"{some / all_:.0%} of the speed of all in one call, {some / one:.1f} × one by one",
             {"share": some / all_, "over_one_by_one": some / one},

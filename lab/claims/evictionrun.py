@@ -1,4 +1,4 @@
-"""The eviction cycles of a run as the claims read them: their phases, and what bystanders waited in each.
+"""The eviction cycles of a run as the claims read them: their phases, and the bystanders' waits in each.
 
 The phases of a cycle come from memory and evictions alone (`lab.results.cycles`). The waiting comes from the main
 probe, a bystander with a connection of its own.
@@ -13,7 +13,7 @@ import numpy as np
 
 from lab.claims.base import Missing, Refuted, need_phase
 from lab.results import stats
-from lab.results.cycles import Cycle, Sample, bursts_at, cycles, sample_of, seconds
+from lab.results.cycles import Cycle, CycleSample, bursts_at, cycles, read_sample, seconds
 from lab.results.folder import Latencies, PhaseRecord, Run
 
 INCIDENT = "cycle"
@@ -23,13 +23,13 @@ SETTLED_S = 0.25
 """Added to the end of a burst: a slow reply counts in the probe's interval in which it arrives, which may be later."""
 
 
-def samples_of(run: Run, phase: PhaseRecord) -> list[Sample]:
+def read_samples(run: Run, phase: PhaseRecord) -> list[CycleSample]:
     """The crowd's samples of the server in a phase. Raises `Missing` when there are none, or one cannot be read."""
     try:
         found = [
             sample
             for line in run.loads
-            if line["phase"] == phase.id and (sample := sample_of(line)) is not None
+            if line["phase"] == phase.id and (sample := read_sample(line)) is not None
         ]
     except ValueError as error:
         raise Missing(f"a sample of the server in phase {phase.id!r} cannot be read: {error}") from None
@@ -46,7 +46,7 @@ class EvictionRun:
     `elsewhere` the rest of the phase.
     """
 
-    samples: list[Sample]
+    samples: list[CycleSample]
     cycles: list[Cycle]
     healthy: Latencies | None
     bursting: Latencies | None
@@ -60,7 +60,7 @@ class EvictionRun:
 
     @property
     def cycles_in_words(self) -> str:
-        """How many whole cycles there were in how many seconds, in words."""
+        """The number of whole cycles and of seconds, in words."""
         return f"{len(self.cycles)} whole cycles in {seconds(self.samples):.0f} s"
 
 
@@ -79,14 +79,14 @@ def p99_ms(values: Latencies | None) -> float:
 def read_run(run: Run) -> EvictionRun:
     """Read the phase with the cycles. Raises `Missing` when it, its samples or its latencies are missing."""
     phase = need_phase(run, INCIDENT)
-    samples = samples_of(run, phase)
+    samples = read_samples(run, phase)
     found = cycles(samples)
     began, ended = samples[0].start, samples[-1].t
     intervals = [i for i in run.intervals(phase) if began <= i[0] and i[1] <= ended]
     if not intervals:
         raise Missing("the main probe recorded nothing beside the crowd")
-    whole = [(cycle.burst[0].start, cycle.burst[-1].t + SETTLED_S) for cycle in found]
-    every = [(samples[first].start, samples[last].t + SETTLED_S) for first, last in bursts_at(samples)]
+    bursts = [(cycle.burst[0].start, cycle.burst[-1].t + SETTLED_S) for cycle in found]
+    all_bursts = [(samples[first].start, samples[last].t + SETTLED_S) for first, last in bursts_at(samples)]
     calm = [(cycle.healthy[0].start, cycle.healthy[-1].t) for cycle in found]
 
     def touches(start: float, end: float, stretches: list[tuple[float, float]]) -> bool:
@@ -97,9 +97,9 @@ def read_run(run: Run) -> EvictionRun:
         samples,
         found,
         pool(v for a, b, v in intervals if any(first <= a and b <= last for first, last in calm)),
-        pool(v for a, b, v in intervals if touches(a, b, whole)),
-        np.concatenate([nothing, *(v for a, b, v in intervals if touches(a, b, every))]),
-        np.concatenate([nothing, *(v for a, b, v in intervals if not touches(a, b, every))]),
+        pool(v for a, b, v in intervals if touches(a, b, bursts)),
+        np.concatenate([nothing, *(v for a, b, v in intervals if touches(a, b, all_bursts))]),
+        np.concatenate([nothing, *(v for a, b, v in intervals if not touches(a, b, all_bursts))]),
     )
 
 

@@ -29,10 +29,10 @@ SPEED_WITHIN = 1.5
 """By how many times the demand that is predicted just after a phase may differ from that just before it: both are for
 the same keys and events, so with more the machine changed its speed meanwhile."""
 SPEED_SEEN = 0.25
-"""The least demand that tells the machine's speed. Where nothing is searched it is little more than the base load."""
+"""The least demand that shows the machine's speed. Where nothing is searched it is little more than the base load."""
 WAITED_MOST = 0.10
 """Share of a phase in which the server's thread, or a probe's, may be ready to run and have no core: as much as a
-hypervisor may take. Linux tells it of processes."""
+hypervisor may take. Linux reports it for processes."""
 MEASURED = {"store": "the server", "probe": "the probe"}
 """The parts that a bystander's latency is made of: as the machine's figures name them, and for people."""
 WAITED = {
@@ -41,30 +41,30 @@ WAITED = {
 BOUNDS = {
     "steal": (STEAL_MOST, "the hypervisor took {:.0%} of a core"),
     "others": (OTHERS_MOST, "other programs used {:.0%} of a core"),
-    **{name: (WAITED_MOST, said) for name, said in WAITED.items()},
+    **{name: (WAITED_MOST, clause) for name, clause in WAITED.items()},
 }
-"""Figure of the machine → the largest that is fair, and what is said of a larger one."""
+"""Figure of the machine → the largest that is fair, and the clause about a larger one."""
 TIMES = {2: "twice"}
 
 
 def why_unfair(phase: PhaseRecord) -> list[str]:
-    """Why a phase was not measured fairly: one clause per reason, with its figure. Empty if it was fair."""
-    found = machine_unfair(phase.machine)
+    """Return the reasons why a phase was not measured fairly, a clause with its figure each; empty if it was fair."""
+    clauses = machine_unfair(phase.machine)
     for name, probe in phase.probes.items():
         late = probe["lag_p99_us"] / 1000
         if late > LATE_MS:
-            found.append(f"probe {name} sent {late:.0f} ms late")
+            clauses.append(f"probe {name} sent {late:.0f} ms late")
         elif stalled(probe, phase.seconds):
-            found.append(f"the machine stood still for {1000 * probe['stalled_s']:.0f} ms")
+            clauses.append(f"the machine stood still for {1000 * probe['stalled_s']:.0f} ms")
     if speed_changed(phase):
         first, last = (f"{demand:.0%}" for demand in (phase.forecasts[0], phase.forecasts[-1]))
-        found.append(
+        clauses.append(
             f"the machine changed its speed: the same load would have taken {first}, and then {last}"
         )
-    asked, due = phase.events.get("asked_per_s", 0.0), phase.events.get("due_per_s")
-    if due is not None and asked - due > max(DUE_WITHIN * asked, 2 / phase.seconds):
-        found.append(f"the load generator reached {due:.1f} of {asked:.1f} events a second")
-    return found
+    requested, due = phase.events.get("asked_per_s", 0.0), phase.events.get("due_per_s")
+    if due is not None and requested - due > max(DUE_WITHIN * requested, 2 / phase.seconds):
+        clauses.append(f"the load generator reached {due:.1f} of {requested:.1f} events a second")
+    return clauses
 
 
 def speed_changed(phase: PhaseRecord) -> bool:
@@ -79,13 +79,13 @@ def stalled(probe: dict[str, float], seconds: float) -> bool:
 
 
 def judged(machine: Mapping[str, float]) -> list[str]:
-    """The figures by which a machine is judged: what others use does not matter where the waiting itself is known."""
+    """Return the figures by which a machine is judged. Other programs' use counts only if no waiting is known."""
     waited = [name for name in WAITED if name in machine]
     return ["steal", *(() if waited == list(WAITED) else ("others",)), *waited]
 
 
 def machine_unfair(machine: Mapping[str, float], times: float = 1.0) -> list[str]:
-    """The figures that exceed `times` what a phase may have: one clause each."""
+    """Return a clause for each figure that exceeds `times` its bound."""
     return [
         BOUNDS[name][1].format(machine.get(name, 0.0))
         for name in judged(machine)
@@ -93,19 +93,21 @@ def machine_unfair(machine: Mapping[str, float], times: float = 1.0) -> list[str
     ]
 
 
-def measured_again(kept: PhaseRecord, discarded: list[PhaseRecord], name: str = "") -> str:
-    """What disturbed a phase, how often it was measured, and which attempt counts.
+def measured_again(record: PhaseRecord, discarded: list[PhaseRecord], name: str = "") -> str:
+    """Return in words what disturbed a phase, how often it was measured, and which attempt counts.
 
-    `discarded`: attempts of all phases. `name`: what people call the phase, its id if it is left out.
+    `discarded`: attempts of all phases. `name`: the phase's name for people, by default its id.
     """
-    before = [attempt for attempt in discarded if attempt.id == kept.id]
+    before = [attempt for attempt in discarded if attempt.id == record.id]
     if not before:
-        return f"{name or kept.id} was disturbed: {', '.join(kept.unfair)}. It was not measured again."
+        return f"{name or record.id} was disturbed: {', '.join(record.unfair)}. It was not measured again."
     count = len(before) + 1
     why = "; ".join(", ".join(attempt.unfair) for attempt in before)
-    still = f"; and the last time {', '.join(kept.unfair)}" if kept.unfair else ""
-    counts = "No attempt was fair, so the last one counts" if kept.unfair else "The first fair attempt counts"
+    last_try = f"; and the last time {', '.join(record.unfair)}" if record.unfair else ""
+    counts = (
+        "No attempt was fair, so the last one counts" if record.unfair else "The first fair attempt counts"
+    )
     return (
-        f"{name or kept.id} was measured {TIMES.get(count, f'{count} times')}: {why}{still}. {counts}; the others are "
-        "in run.json."
+        f"{name or record.id} was measured {TIMES.get(count, f'{count} times')}: {why}{last_try}. {counts}; the others "
+        "are in run.json."
     )

@@ -1,4 +1,4 @@
-"""Claims about what bystanders wait: judged on the open-loop probe, from the intended send time."""
+"""Claims about the waits of bystanders: judged on the open-loop probe, from the intended send time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from lab.claims.base import (
     Claim,
-    Finding,
     Missing,
+    Result,
     differ,
     elevation,
     need_arm,
@@ -38,8 +38,8 @@ hands them on with delays of its own."""
 def with_time(run: Run, rising: str) -> list[PhaseRecord]:
     """The plateaus of an arm on which the server has time to spare: demand up to nine tenths of its capacity."""
     grow = need_arm(run, rising, 4)
-    asked = {phase.id: operational.demand(phase, run.facts) for phase in grow}
-    return [phase for phase in grow if (asked[phase.id] or 0.0) <= operational.TIME_LEFT]
+    demands = {phase.id: operational.demand(phase, run.facts) for phase in grow}
+    return [phase for phase in grow if (demands[phase.id] or 0.0) <= operational.TIME_LEFT]
 
 
 def follows_keys(claim_id: str, statement: str, rising: str, rank: float, times: float = 0.0) -> Claim:
@@ -50,7 +50,7 @@ def follows_keys(claim_id: str, statement: str, rising: str, rank: float, times:
     p99 grows for as long as the phase lasts, and a line through both sides says nothing.
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         plateaus = need_arm(run, rising, 4)
         keys, p99s = [p.keys for p in plateaus], [need_p99(run, p) for p in plateaus]
         rho, rise = spearman(keys, p99s), p99s[-1] / p99s[0]
@@ -61,7 +61,7 @@ def follows_keys(claim_id: str, statement: str, rising: str, rank: float, times:
             lambda p99s: stats.theil_sen_slope([p.keys for p in fitted], p99s) * 1e5,
             run.facts.seed,
         )
-        return Finding(
+        return Result(
             round(rho, 6) >= rank and slope.low > 0 and rise >= times,
             f"rank correlation {rho:.3f}; {p99s[0]:.1f} → {p99s[-1]:.1f} ms ({rise:.1f} ×), {slope.value:.1f} ms per "
             f"100 000 keys{'' if fitted == plateaus else ' below the knee'} (95 % interval {slope.low:.1f} to "
@@ -75,9 +75,12 @@ def follows_keys(claim_id: str, statement: str, rising: str, rank: float, times:
             },
         )
 
-    whole = f"≥ {times:g} × from first to last, " if times else ""
+    total_rise = f"≥ {times:g} × from first to last, " if times else ""
     return Claim(
-        claim_id, statement, f"{whole}rank correlation ≥ {rank:g} and the slope's interval above 0", check
+        claim_id,
+        statement,
+        f"{total_rise}rank correlation ≥ {rank:g} and the slope's interval above 0",
+        check,
     )
 
 
@@ -89,14 +92,14 @@ def is_one_search(rising: str, low: float, high: float) -> Claim:
     with other runs and other machines. The interval is that of this run; `bench.repeat` measures the spread over runs.
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         found = [
             (phase, wait)
             for phase in with_time(run, rising)
             if (wait := _wait_of_searches(phase, run.facts.scan_count)) is not None
         ]
         if not found:
-            return Finding(False, "no event searched the keyspace while the server had time")
+            return Result(False, "no event searched the keyspace while the server had time")
         if len(found) < FEWEST:
             raise Missing(f"{len(found)} of at least {FEWEST} plateaus have searches that do not meet")
         waits = np.array([wait for _, wait in found])
@@ -105,7 +108,7 @@ def is_one_search(rising: str, low: float, high: float) -> Claim:
             return np.asarray(np.median((p99s.T / waits).T, axis=0))
 
         ratio = stats.bootstrap([need_latencies(run, phase) for phase, _ in found], typical, run.facts.seed)
-        return Finding(
+        return Result(
             low <= ratio.value <= high,
             f"{ratio.value:.2f} × (95 % interval {ratio.low:.2f} to {ratio.high:.2f}), the median of {len(found)} "
             "plateaus on which events do not meet",
@@ -136,11 +139,11 @@ def rises(rising: str, times: float) -> Claim:
 def cures(claim_id: str, search: str, cure: str, rising: str, arm: str, times: float) -> Claim:
     """p99 on the last plateau of `rising` is a multiple of that on the last of `arm`, at the same keys and load."""
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         before, after = need_arm(run, rising, 2)[-1], need_arm(run, arm)[-1]
         ratio = need_p99(run, before) / need_p99(run, after)
         differs = differ(before, after)
-        return Finding(
+        return Result(
             ratio >= times and not differs,
             f"{ratio:.1f} × at {after.keys:,.0f} keys "
             f"({need_p99(run, before):.1f} → {need_p99(run, after):.2f} ms){differs}",
@@ -163,13 +166,13 @@ def flat_under_index(rising: str, cured: str, share: float, times: float) -> Cla
     `times` the first, or a lower end not above zero), there is no rise to compare with, and the claim fails.
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         before, after = _rise(run, need_arm(run, rising, 4)), _rise(run, need_arm(run, cured, 4))
         worst = max(after.high, 0.0)
         moves = f"rises by {after.value:.2f}" if after.value >= 0 else f"falls by {-after.value:.2f}"
         index = need_arm(run, cured, 4)
         own = need_p99(run, index[-1]) / need_p99(run, index[0])
-        return Finding(
+        return Result(
             before.low > 0 and worst <= share * before.low and own < times <= elevation(run, rising),
             f"{moves} ms (at most {after.high:.2f}, {own:.1f} ×) under the index, "
             f"by {before.value:.1f} ms (at least {before.low:.1f}) before",
@@ -188,12 +191,12 @@ def _rise(run: Run, phases: list[PhaseRecord]) -> stats.Estimate:
 def restart_restores(rising: str, share: float, times: float) -> Claim:
     """A restart takes the rise away while keys are few, and the returning keys bring it back."""
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         grow = need_arm(run, rising, 2)
         first, top = need_p99(run, grow[0]), need_p99(run, grow[-1])
         after, back = need_p99(run, need_phase(run, "restart")), need_p99(run, need_phase(run, "return"))
         taken = (top - after) / (top - first) if top > first else 0.0
-        return Finding(
+        return Result(
             top / first >= times and taken >= share and back / first >= times,
             f"the restart took {max(0.0, taken):.0%} of the rise away ({top:.1f} → {after:.2f} ms), the keys brought "
             f"{back:.1f} ms back",
@@ -206,21 +209,21 @@ def restart_restores(rising: str, share: float, times: float) -> Claim:
 def wrong_turn(
     claim_id: str, rising: str, phase_id: str, probe: str, what: str, within: float, times: float
 ) -> Claim:
-    """`what` takes less than `within` of p99 away while the trouble is there. (Making p99 worse is no help either.)
+    """`what` reduces p99 by less than `within` while p99 is high. (Making p99 worse is no help either.)
 
     p99 varies by more than that from one moment to the next, so the two are not measured one after the other: a second
     probe (`probe`) with `what` runs beside the main one, through the same moments on the same server, and only their
-    ratio is judged. It is judged below the knee, where a connection that waits for nobody would be seen to be fast. (A
+    ratio is judged. It is judged below the knee, where a connection without a queue would be fast. (A
     pool may well be slower there: a GET on the one busy connection can still be read in the current turn of the
     server's loop; a GET on an idle connection waits for the next turn.)
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         phase = need_phase(run, phase_id)
         plain, changed = need_p99(run, phase), need_p99(run, phase, probe)
         change = changed / plain - 1
         trouble = plain / need_p99(run, need_arm(run, rising, 2)[0])
-        return Finding(
+        return Result(
             change > -within and trouble >= times,
             f"p99 {plain:.1f} → {changed:.1f} ms ({change:+.1%}) while p99 was {sig(trouble)} × the first plateau",
             {"change": change, "trouble": trouble},

@@ -1,7 +1,7 @@
 """Checks that a run measured what was planned: phases, keys, strategy, events, latencies.
 
 The plan is in run.json, written before anything was measured. It must be the scenario's own at the pace and for the
-keys that the run names: claims of today say nothing of what an earlier version of the scenario measured. A check fails
+keys that the run names: today's claims do not apply to an earlier version of the scenario. A check fails
 if its figure is missing or not a number.
 A folder that was altered by hand may pass.
 """
@@ -18,7 +18,7 @@ from lab.results.schema import PlannedPhase
 
 SHORTEST = 0.9
 """The least share of the planned length. A phase may take longer: it counts to the end of the last request."""
-KEYS_WITHIN, KEYS_BESIDE = 0.10, 500
+KEYS_WITHIN, KEYS_SLACK = 0.10, 500
 """Tolerance of the key count, as a share and in keys: one index set for twenty entries, and the probes' own keys."""
 KEYS_A_READ = 2
 """The most keys that a read of a user who was not warmed adds: an entry, and the user's index set."""
@@ -51,7 +51,7 @@ PARTS = ("store", "web", "invalidator", "locust", "probe")
 """Beginnings of the processes' names. Natively each probe is a process; on compose all probes are one container."""
 
 
-def _both(run: Run) -> Iterator[tuple[PhaseRecord, PlannedPhase]]:
+def _judged(run: Run) -> Iterator[tuple[PhaseRecord, PlannedPhase]]:
     """Each measured phase that claims look at, with its plan."""
     planned = {phase.id: phase for phase in run.facts.plan}
     return ((record, planned[record.id]) for record in compared(run) if record.id in planned)
@@ -59,27 +59,27 @@ def _both(run: Run) -> Iterator[tuple[PhaseRecord, PlannedPhase]]:
 
 def plan_is_the_scenarios(run: Run, terms: Terms) -> Check:
     """The plan is what the scenario plans today: an earlier version may have measured something else."""
-    name, kept = "the plan is the scenario's", run.facts.plan
+    name, plan = "the plan is the scenario's", run.facts.plan
     if terms.plan is None:
         return Check(name, False, f"{run.facts.scenario} has no pace {run.facts.pace!r}")
-    wrong = [f"{has.id} is planned otherwise" for has in kept if has not in terms.plan]
-    wrong += [f"{should.id} is not planned" for should in terms.plan if should not in kept]
-    return verdict_of(name, wrong, f"{len(kept)} phases at the pace {run.facts.pace}")
+    wrong = [f"{has.id} is planned otherwise" for has in plan if has not in terms.plan]
+    wrong += [f"{should.id} is not planned" for should in terms.plan if should not in plan]
+    return verdict_of(name, wrong, f"{len(plan)} phases at the pace {run.facts.pace}")
 
 
 def phases_as_planned(run: Run) -> Check:
     """Every planned phase was measured once, in order, and none was cut short."""
     plan = {phase.id: phase for phase in run.facts.plan}
-    seen = [phase.id for phase in run.phases]
-    wrong = [f"{missing} was not measured" for missing in plan if missing not in seen]
-    if not wrong and seen != list(plan):
-        wrong = [f"{', '.join(plan)} were planned, and {', '.join(seen)} were measured"]
+    measured = [phase.id for phase in run.phases]
+    wrong = [f"{missing} was not measured" for missing in plan if missing not in measured]
+    if not wrong and measured != list(plan):
+        wrong = [f"{', '.join(plan)} were planned, and {', '.join(measured)} were measured"]
     wrong += [
         f"{phase.id} took {phase.seconds:.1f} s, and {plan[phase.id].seconds:.1f} were planned"
         for phase in run.phases
         if phase.id in plan and not phase.seconds > SHORTEST * plan[phase.id].seconds
     ]
-    return verdict_of("every phase was measured as planned", wrong, f"{len(seen)} phases, in order")
+    return verdict_of("every phase was measured as planned", wrong, f"{len(measured)} phases, in order")
 
 
 def keys_are_judged(keys: float, strategy: str, loads: bool) -> bool:
@@ -87,9 +87,9 @@ def keys_are_judged(keys: float, strategy: str, loads: bool) -> bool:
     return keys > 0 and not loads and strategy not in OWN_LAYOUT
 
 
-def keys_beside(wanted: float) -> float:
-    """By how many keys a phase may differ from the planned number."""
-    return KEYS_WITHIN * wanted + KEYS_BESIDE
+def keys_tolerance(wanted: float) -> float:
+    """Return the number of keys by which a phase may differ from the planned number."""
+    return KEYS_WITHIN * wanted + KEYS_SLACK
 
 
 def keys_as_planned(run: Run, terms: Terms) -> Check:
@@ -100,19 +100,19 @@ def keys_as_planned(run: Run, terms: Terms) -> Check:
     """
     wrong, largest = [], 0.0
     since, before = math.nan, math.inf
-    for record, phase in _both(run):
+    for record, phase in _judged(run):
         wanted = phase.keys
         if wanted < before or not before:  # the server was emptied, or this is the first phase
             since = record.t0
         before = wanted
         if not keys_are_judged(phase.keys, phase.strategy, bool(phase.loads)):
             continue
-        gone = record.events.get("finished_per_s", 0.0) * record.seconds * terms.entries_per_user
+        invalidated = record.events.get("finished_per_s", 0.0) * record.seconds * terms.entries_per_user
         cold = max(0.0, 1 - wanted / run.facts.keys)
-        slack = keys_beside(wanted)
-        come = KEYS_A_READ * run.facts.load.get("reads_per_second", 0.0) * (record.t1 - since) * cold
+        slack = keys_tolerance(wanted)
+        added = KEYS_A_READ * run.facts.load.get("reads_per_second", 0.0) * (record.t1 - since) * cold
         largest = max(largest, abs(record.keys / wanted - 1))
-        if not -slack - gone <= record.keys - wanted <= slack + come:
+        if not -slack - invalidated <= record.keys - wanted <= slack + added:
             wrong.append(f"{record.id} had {record.keys:,.0f} keys where {wanted:,.0f} were planned")
     return verdict_of("the server held the keys that were planned", wrong, f"largest deviation {largest:.0%}")
 
@@ -125,7 +125,7 @@ def _command_of(strategy: str) -> str:
 def strategy_in_force(run: Run) -> Check:
     """The planned strategy was in force, by the commands that the server counted and not by what was asked for."""
     wrong, looked = [], 0
-    for record, phase in _both(run):
+    for record, phase in _judged(run):
         done = record.events.get("finished_per_s", 0.0) * record.seconds
         calls = {name: counters.get("calls", 0.0) for name, counters in record.commands.items()}
         if phase.strategy in ASKS_FOR and done >= 1:
@@ -142,22 +142,22 @@ def strategy_in_force(run: Run) -> Check:
                 for command in SEARCHES
                 if command != _command_of(phase.strategy) and calls.get(command)
             ]
-    said = (
+    text = (
         f"the server's own counters say so, in the {looked} phases whose events show it"
         if looked
         else "not asked: no phase has events that would show it"
     )
-    return verdict_of("the planned strategy was in force", wrong, said)
+    return verdict_of("the planned strategy was in force", wrong, text)
 
 
 def events_carried_out(run: Run) -> Check:
     """Events were finished wherever the server had time. Else a cure that invalidates nothing would look best."""
     wrong, least = [], 1.0
-    for record, _ in _both(run):
+    for record, _ in _judged(run):
         offered = record.events.get("offered_per_s", math.nan)
         done = record.events.get("finished_per_s", math.nan)
         searches = _command_of(record.strategy) in SEARCHES
-        # A server that does not tell its CPU time may be busy only if events search it.
+        # A server that does not report its CPU time counts as busy if events search it.
         busy = record.utilisation if record.utilisation is not None else float(searches)
         if offered == 0 or busy >= (HAS_TIME_TO_SEARCH if searches else HAS_TIME):
             continue
@@ -184,12 +184,14 @@ def load_as_planned(run: Run) -> Check:
     wrong, looked = [], 0
     load = run.facts.load.get("events_per_second", math.nan)
     figures = {record.id: record.figures for record in run.phases}
-    for record, phase in _both(run):
+    for record, phase in _judged(run):
         base = _figure(figures, phase.events_from) if phase.events_from else load
-        wanted, asked = base * phase.events, record.events.get("asked_per_s", math.nan)
+        wanted, requested = base * phase.events, record.events.get("asked_per_s", math.nan)
         looked += 1
-        if not abs(asked - wanted) <= CALIBRATED_WITHIN * wanted:
-            wrong.append(f"{record.id} was asked for {asked:.2f} events a second, {wanted:.2f} were planned")
+        if not abs(requested - wanted) <= CALIBRATED_WITHIN * wanted:
+            wrong.append(
+                f"{record.id} was asked for {requested:.2f} events a second, {wanted:.2f} were planned"
+            )
     return verdict_of("each phase was asked for the planned load", wrong, f"{looked} phases")
 
 
@@ -204,23 +206,23 @@ def load_as_calibrated(run: Run, terms: Terms) -> Check:
     name = "the load was the calibrated one"
     load = run.facts.load.get("events_per_second", math.nan)
     if terms.load_share is None:
-        asked = (
+        offer = (
             f"{load:.2f} events a second were asked for" if load else "the storefront was asked for no events"
         )
-        said = f"no rate of events is calibrated; {asked}"
-        return Check(name, load == terms.events_per_second, said)
-    found = run.facts.calibration.get("events_per_second", math.nan) * terms.load_share
+        text = f"no rate of events is calibrated; {offer}"
+        return Check(name, load == terms.events_per_second, text)
+    calibrated = run.facts.calibration.get("events_per_second", math.nan) * terms.load_share
     return Check(
         name,
-        load > 0 and abs(load - found) <= CALIBRATED_WITHIN * found,
-        f"calibration found {found:.2f} events a second, {load:.2f} were offered",
+        load > 0 and abs(load - calibrated) <= CALIBRATED_WITHIN * calibrated,
+        f"calibration found {calibrated:.2f} events a second, {load:.2f} were offered",
     )
 
 
 def figures_complete(run: Run) -> Check:
     """Each phase has the machine's figures, the CPU time of all processes, and the counts of each of its probes."""
     wrong = []
-    for record, phase in _both(run):
+    for record, phase in _judged(run):
         wrong += [
             f"{record.id} lacks {name} of the machine"
             for name in ("steal", "others")
@@ -240,16 +242,16 @@ def latencies_complete(run: Run) -> Check:
     """The histograms hold what the probes counted: as many replies, in intervals that tile the phase."""
     wrong = [f"{run.unreadable} lines of probe.hlog cannot be read"] if run.unreadable else []
     replies = 0
-    for record, _ in _both(run):
+    for record, _ in _judged(run):
         for probe, counts in record.probes.items():
             received = counts.get("received", math.nan)
             for kind in ("intended", "service"):
                 found = run.tiles(record, probe, kind)
-                held = sum(len(values) for _, _, values in found)
-                replies += held if kind == "intended" else 0
-                if held != received:
+                recorded = sum(len(values) for _, _, values in found)
+                replies += recorded if kind == "intended" else 0
+                if recorded != received:
                     wrong.append(
-                        f"{record.id}: probe {probe} counted {received:.0f} replies, {held} are in probe.hlog"
+                        f"{record.id}: probe {probe} counted {received:.0f} replies, {recorded} are in probe.hlog"
                     )
                 elif (gap := _gap(found, record)) > GAP_S:
                     wrong.append(
@@ -264,7 +266,7 @@ def loads_measured(run: Run) -> Check:
     """Every phase with loads of its own has figures of them."""
     wrong = [
         f"{record.id} has no figures of its loads"
-        for record, phase in _both(run)
+        for record, phase in _judged(run)
         if phase.loads and not record.figures
     ]
     return verdict_of("the loads' lines are complete", wrong, f"{len(run.loads)} lines")

@@ -1,4 +1,4 @@
-"""The commonest claims: a figure of a run is so many times another one, or at most a share of it."""
+"""The commonest claims: one figure of a run is at least a multiple of another, or at most a share of it."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from lab.claims.base import Claim, Finding, differ, need_latencies, need_p99
+from lab.claims.base import Claim, Result, differ, need_latencies, need_p99
 from lab.claims.texts import worded
 from lab.results.folder import PhaseRecord, Run
 
 Figures = Callable[[Run], Sequence[float]]
 """Reads the two figures that a claim compares, and more for its words. Raises `Missing` for one that is not there."""
 Words = Callable[..., str]
-"""What was measured in words, from all these figures."""
+"""Describes the measurement in words, from all these figures."""
 Phases = Callable[[Run], tuple[PhaseRecord, PhaseRecord]]
 
 
 def at_least(
-    claim_id: str, times: float, figures: Figures, words: Words, kept: tuple[str, str] | None = None
+    claim_id: str, times: float, figures: Figures, words: Words, names: tuple[str, str] | None = None
 ) -> Claim:
     """The claim that the first figure is at least `times` the second; `kept` names both in the outcome's figures."""
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         high, low, *_ = found = figures(run)
-        named = dict(zip(kept, (high, low), strict=True)) if kept else {}
-        return Finding(high / low >= times, words(*found), {"ratio": high / low, **named})
+        named = dict(zip(names, (high, low), strict=True)) if names else {}
+        return Result(high / low >= times, words(*found), {"ratio": high / low, **named})
 
     return worded(claim_id, check, times=times)
 
@@ -33,9 +33,9 @@ def at_least(
 def at_most(claim_id: str, share: float, figures: Figures, words: Words) -> Claim:
     """The claim that the first figure is at most a share of the second."""
 
-    def check(run: Run) -> Finding:
-        part, whole, *_ = found = figures(run)
-        return Finding(part <= share * whole, words(*found), {"share": part / whole})
+    def check(run: Run) -> Result:
+        part, total, *_ = found = figures(run)
+        return Result(part <= share * total, words(*found), {"share": part / total})
 
     return worded(claim_id, check, share=share)
 
@@ -47,12 +47,12 @@ def waits_longer(claim_id: str, times: float, phases: Phases, words: str, in_key
     `words` may name {high} and {low} (the p99s in ms), {ratio} and {at_p90}. `in_keys`: see `differ`.
     """
 
-    def check(run: Run) -> Finding:
-        both = phases(run)
-        high, low = (need_p99(run, phase) for phase in both)
-        p90s = [float(np.percentile(np.concatenate(need_latencies(run, phase)), 90)) for phase in both]
-        ratio, at_p90, differs = high / low, p90s[0] / p90s[1], differ(*both, in_keys=in_keys)
-        return Finding(
+    def check(run: Run) -> Result:
+        pair = phases(run)
+        high, low = (need_p99(run, phase) for phase in pair)
+        p90s = [float(np.percentile(np.concatenate(need_latencies(run, phase)), 90)) for phase in pair]
+        ratio, at_p90, differs = high / low, p90s[0] / p90s[1], differ(*pair, in_keys=in_keys)
+        return Result(
             min(ratio, at_p90) >= times and not differs,
             words.format(high=high, low=low, ratio=ratio, at_p90=at_p90) + differs,
             {"ratio": ratio, "p90_ratio": at_p90},

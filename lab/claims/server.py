@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import statistics
 
-from lab.claims.base import Claim, Finding, Missing, elevation, need_arm
+from lab.claims.base import Claim, Missing, Result, elevation, need_arm
 from lab.claims.texts import worded
 from lab.results import operational
 from lab.results.folder import Run
 
 VICTIMS = ("GET", "SET", "DEL", "UNLINK")
 ONE_IN = 100
-"""One slow-log entry in this many may be a victim. The log times by the wall clock, and now and then the machine takes
-the server off its core in the middle of a GET. Beside disturbances it was 1 of 352 in one run of twenty."""
+"""At most 1 of this many slow-log entries may be a victim. The log times by the wall clock, and now and then the
+machine takes the server off its core in the middle of a GET. Beside disturbances it was 1 of 352 in one run of twenty."""
 
 
 def execution_steady(rising: str, server_times: float, client_times: float) -> Claim:
@@ -23,7 +23,7 @@ def execution_steady(rising: str, server_times: float, client_times: float) -> C
     counts: one GET that the machine took off its core for 6 ms makes a plateau's mean three times as long.
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         grow = need_arm(run, rising, 4)
         first, *highest = (plateau.execution_us("GET") for plateau in (grow[0], *grow[-3:]))
         known = [each for each in highest if each is not None]
@@ -31,7 +31,7 @@ def execution_steady(rising: str, server_times: float, client_times: float) -> C
             raise Missing("the server counted no GET")
         top = statistics.median(known)
         client = elevation(run, rising)
-        return Finding(
+        return Result(
             top / first < server_times and client >= client_times,
             f"on the server {first:.2f} → {top:.2f} µs ({top / first:.2f} ×), for the client {client:.1f} ×",
             {"server_ratio": top / first, "client_ratio": client},
@@ -48,14 +48,14 @@ def victims_never_slow(rising: str, times: float) -> Claim:
     empty: if SCAN took longer than the threshold on average, a log without SCAN was not read, and the claim fails.
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         top = need_arm(run, rising, 2)[-1]
         entries = run.slow_commands(run.phases)
         victims = sum(entries[command] for command in VICTIMS)
         client = elevation(run, rising)
         named = ", ".join(f"{n} {c}" for c, n in entries.most_common()) or "nothing"
         was_read = bool(entries) or (top.execution_us("SCAN") or 0.0) < run.facts.slowlog_threshold_us
-        return Finding(
+        return Result(
             victims * ONE_IN <= entries.total() and client >= times and was_read,
             f"on the plateaus the slow log recorded {named}; the client's p99 was {client:.1f} × the first"
             + ("" if was_read else "; but SCAN was slow enough to be in it"),
@@ -74,25 +74,25 @@ def knee_predicted(rising: str, within: float) -> Claim:
     `lab.runner.calibration` for why the prediction is made at the plateaus and not once at the start.
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         found = [operational.predicted_demand(phase, run.facts) for phase in run.arm(rising)]
         predicted_demand = [demand for demand in found if demand is not None]
         if not predicted_demand:
             raise Missing("no demand was predicted")
         predicted = operational.predicted_knee(run, rising)
         if predicted is None:
-            return Finding(
+            return Result(
                 False,
                 f"none predicted: part of the load predicts a demand of {max(predicted_demand):.0%} at most",
             )
         observed = operational.knee(run, rising)
         if observed is None:
-            return Finding(
+            return Result(
                 False,
                 f"predicted {predicted:,.0f} keys; none observed: demand does not reach the server's capacity",
             )
         error = predicted / observed - 1
-        return Finding(
+        return Result(
             abs(error) <= within,
             f"predicted {predicted:,.0f} keys, observed {observed:,.0f} ({error:+.1%})",
             {"predicted": predicted, "observed": observed, "error": error},

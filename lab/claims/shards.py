@@ -1,7 +1,7 @@
-"""Claims about a cluster: what becomes of searches, knee and pages when three nodes share the keys of one server.
+"""Claims about a cluster: searches, knee and pages when three nodes share the keys of one server.
 
 The same events come in all phases. In the phases of the arm ``one`` one node has all slots, in those of ``three`` three
-nodes share them; each node is held to the same share of a core, so three can do three times as much. ``three-1`` has
+nodes share them; each node is limited to the same share of a core, so three can do three times as much. ``three-1`` has
 the keys of ``one-2``. A node's counters are figures of the phase (see `lab.stacks.cluster`).
 """
 
@@ -12,8 +12,8 @@ from statistics import median
 
 from lab.claims.base import (
     Claim,
-    Finding,
     Missing,
+    Result,
     differ,
     need_arm,
     need_figure,
@@ -56,17 +56,17 @@ def search_goes_everywhere(low: float, high: float) -> Claim:
     """With the same keys, an event visits as many of them on three nodes together as on one, and each is asked.
 
     Judged by the calls of SCAN, each of which visits COUNT keys. (Execution times cannot be compared: the server's
-    clock goes on while it is held, and that depends on how much work comes at once.)
+    clock goes on while it is throttled, and that depends on how much work comes at once.)
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         one, three = need_phase(run, f"{ONE}-2"), need_phase(run, f"{THREE}-1")
         before = one.commands.get("SCAN", {}).get("calls", 0.0) / _finished(one)
         each = [need_figure(three, f"node_{node}_scans") / _finished(three) for node in range(1, NODES + 1)]
         if not before or not min(each):
-            return Finding(False, f"{sum(bool(calls) for calls in each)} of {NODES} nodes were searched")
+            return Result(False, f"{sum(bool(calls) for calls in each)} of {NODES} nodes were searched")
         ratio, differs = sum(each) / before, differ(one, three)
-        return Finding(
+        return Result(
             low <= ratio <= high and min(each) >= PATTERNS_PER_EVENT and not differs,
             f"{before:.1f} calls of SCAN for each event on one node, {sum(each):.1f} on {NODES} together ({sig(ratio)} "
             f"×): {', '.join(f'{calls:.1f}' for calls in each)}{differs}",
@@ -91,7 +91,7 @@ def demand(phase: PhaseRecord, scan_count: int) -> float | None:
 
 
 def _base(run: Run) -> float:
-    """The share of a node that everything but the searches takes. It is the same on each of three as on one.
+    """Return the share of a node that everything but the searches takes. It is the same on each of three as on one.
 
     (Most of it is the node's own probe, and the lab's look at its counters.)
     """
@@ -146,7 +146,7 @@ def predicted_knee(run: Run, nodes: int) -> Range:
 def _call_s(run: Run, arm: str) -> float:
     """A node's CPU time for one call of SCAN and what belongs to it, in seconds: the median of an arm's plateaus.
 
-    A call visits COUNT keys whatever the number of nodes. So what tells two arms apart is the machine's speed.
+    A call visits COUNT keys whatever the number of nodes. So two arms differ only by the machine's speed.
     """
     costs = []
     for phase in need_arm(run, arm, 3):
@@ -167,18 +167,18 @@ def knee_moves(within: float) -> Claim:
     cost the nodes of each arm. Beyond `MOST_DRIFT` two arms cannot be compared.
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         one, three = knee(run, ONE), knee(run, THREE)
         if one is None or three is None:
             where = " and ".join(arm for arm, found in ((ONE, one), (THREE, three)) if found is None)
-            return Finding(False, f"there was no knee among the plateaus of {where}")
+            return Result(False, f"there was no knee among the plateaus of {where}")
         alone, all_three = predicted_knee(run, 1), predicted_knee(run, NODES)
         moved = all_three.likely / alone.likely
         speed = _call_s(run, ONE) / _call_s(run, THREE)
         wanted, observed = moved * speed, three / one
         off = observed / wanted - 1
         drifted = "" if 1 / MOST_DRIFT <= speed <= MOST_DRIFT else ", which changed too much"
-        return Finding(
+        return Result(
             abs(off) <= within and not drifted,
             f"the knee moved from {one:,.0f} to {three:,.0f} keys, {observed:.2f} times as many; predicted "
             f"{wanted:.2f} ({off:+.1%}): {moved:.2f} by the nodes, {speed:.2f} by the machine's speed{drifted}",
@@ -202,16 +202,16 @@ def knee_moves(within: float) -> Claim:
 def knee_remains(times: float) -> Claim:
     """Beyond the knee p99 climbs on three nodes as on one: the last plateau against the first, in both arms."""
 
-    def check(run: Run) -> Finding:
-        rises, said = [], []
+    def check(run: Run) -> Result:
+        rises, texts = [], []
         for arm in (ONE, THREE):
             plateaus = need_arm(run, arm, 2)
             p99s = need_p99(run, plateaus[0]), need_p99(run, plateaus[-1])
             rises.append(p99s[1] / p99s[0])
-            said.append(
+            texts.append(
                 f"{rises[-1]:.1f} × on {arm} ({ms(p99s[0])} → {ms(p99s[1])} at {plateaus[-1].keys:,.0f} keys)"
             )
-        return Finding(min(rises) >= times, ", ".join(said), {"rise_one": rises[0], "rise_three": rises[1]})
+        return Result(min(rises) >= times, ", ".join(texts), {"rise_one": rises[0], "rise_three": rises[1]})
 
     return worded("knee-remains", check, times=times)
 
@@ -219,11 +219,11 @@ def knee_remains(times: float) -> Claim:
 def index_cures_every_shard(times: float) -> Claim:
     """At all keys, p99 on each node under the searches is a multiple of p99 under the index."""
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         before, after = need_arm(run, THREE, 2)[-1], need_phase(run, "index")
         p99s = [(need_p99(run, before, probe), need_p99(run, after, probe)) for probe in PROBES]
         ratios, differs = [search / index for search, index in p99s], differ(before, after)
-        return Finding(
+        return Result(
             min(ratios) >= times and not differs,
             "; ".join(
                 f"node {node}: {ratio:.1f} × ({ms(search)} → {ms(index)})"
@@ -239,11 +239,11 @@ def index_cures_every_shard(times: float) -> Claim:
 def slow_shard_spreads(most: float, tagged: tuple[float, float]) -> Claim:
     """With one slow node, about a third of the pages on one node are slow, and nearly all that are spread."""
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         phase = need_phase(run, "pages")
         spread, together = (need_figure(phase, f"{kind}_slow_share") for kind in ("spread", "tagged"))
         than_ms = need_figure(phase, "slow_ms")
-        return Finding(
+        return Result(
             spread >= most and tagged[0] <= together <= tagged[1],
             f"slower than {ms(than_ms)}: {together:.0%} of the pages whose entries are on one node, "
             f"{spread:.0%} of those whose entries are spread",
@@ -256,11 +256,11 @@ def slow_shard_spreads(most: float, tagged: tuple[float, float]) -> Claim:
 def tags_keep_together(least_users: int) -> Claim:
     """All keys of a user are on one node and in one slot, and the users are on all nodes."""
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         phase = need_phase(run, "where")
         names = ("users", "nodes_per_user_most", "slots_per_user_most", "nodes_with_keys")
         users, nodes, slots, all_nodes = (need_figure(phase, name) for name in names)
-        return Finding(
+        return Result(
             nodes == slots == 1 and all_nodes == NODES and users >= least_users,
             f"{users:,.0f} users on {all_nodes:.0f} nodes; nodes with keys of one user: at most {nodes:.0f}; slots: "
             f"at most {slots:.0f}",
@@ -270,18 +270,18 @@ def tags_keep_together(least_users: int) -> Claim:
     return worded("tags-keep-together", check, nodes=NODES, least_users=least_users)
 
 
-HEADINGS = ("phase", *(f"node {node}: busy, held" for node in range(1, NODES + 1)))
+HEADINGS = ("phase", *(f"node {node}: busy, throttled" for node in range(1, NODES + 1)))
 
 
-def nodes_of(run: Run) -> list[list[str]]:
-    """How busy each node was of what it may use, and in which share of its periods it was held."""
+def node_rows(run: Run) -> list[list[str]]:
+    """Return for each phase and node the busy share of its CPU limit, and the share of its periods it was throttled."""
 
     def cell(phase: PhaseRecord, node: int) -> str:
-        busy, periods, held = (
+        busy, periods, throttled = (
             phase.figures.get(f"node_{node}_{name}") for name in ("busy_s", "periods", "held")
         )
-        if busy is None or not periods or held is None:
+        if busy is None or not periods or throttled is None:
             return "–"
-        return f"{percent(busy / phase.seconds)}, {percent(held / periods)}"
+        return f"{percent(busy / phase.seconds)}, {percent(throttled / periods)}"
 
     return [[phase.title, *(cell(phase, node) for node in range(1, NODES + 1))] for phase in run.phases]

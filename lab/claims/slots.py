@@ -1,13 +1,13 @@
-"""Claims about searches on a server in cluster mode: what the place of a pattern's hash tag decides, and what not.
+"""Claims about searches on a server in cluster mode: the effect of the place of a pattern's hash tag.
 
 The same entries are searched with the tag behind a wildcard (``late``) and before it (``slot``). Each has two phases:
-``WAY-cost``, with nothing but the single events of `loadtest.incidents.slots`, and ``WAY-load``, at the same offered
-load. In the phases ``shared-N`` another user of the slot has N entries.
+``late-cost`` with nothing but the single events of `loadtest.incidents.slots`, and ``late-load`` at the same offered
+load (``slot-cost`` and ``slot-load`` likewise). In the phases ``shared-N`` another user of the slot has N entries.
 """
 
 from __future__ import annotations
 
-from lab.claims.base import Claim, Finding, need_figure, need_phase
+from lab.claims.base import Claim, Result, need_figure, need_phase
 from lab.claims.cures import RELIEF
 from lab.claims.ratio import at_least, waits_longer
 from lab.claims.texts import worded
@@ -45,13 +45,13 @@ def slot_relieves(times: float) -> Claim:
 
 
 def shared_slot_costs(times: float, few: int, many: int, growth: float) -> Claim:
-    """An event of a user who shares a slot: it costs a multiple, the more the more entries the neighbour has."""
+    """An event of a user who shares a slot: it costs a multiple, which grows with the neighbour's entries."""
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         alone, some, most = (
             _cost(run, phase) for phase in (f"{SLOT}-cost", f"shared-{few}", f"shared-{many}")
         )
-        return Finding(
+        return Result(
             most / alone >= times and most / some >= growth,
             f"{us(alone)} alone, {us(some)} beside {few:,} entries, {us(most)} beside {many:,} ({sig(most / alone)} ×)",
             {"ratio": most / alone, "growth": most / some},

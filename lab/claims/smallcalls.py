@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99, need_phase, need_utilisation
+from lab.claims.base import Claim, Missing, Result, need_arm, need_p99, need_phase, need_utilisation
 from lab.claims.texts import worded
 from lab.results.folder import PhaseRecord, Run
 
@@ -13,11 +13,11 @@ def drowns(busy: float, done: float, times: float) -> Claim:
     A busy thread alone is no proof, because a server can be busy and keep up; waiting alone is none either.
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         storm = need_phase(run, "storm")
         used, share = need_utilisation(storm), _done(storm)
         ratio = need_p99(run, storm) / need_p99(run, need_phase(run, "cure"))
-        return Finding(
+        return Result(
             used >= busy and share <= done and ratio >= times,
             f"the main thread is busy {used:.0%} of the time, {share:.0%} of the events get done, bystanders' p99 is "
             f"{ratio:.1f} × what it is under the cure",
@@ -34,13 +34,13 @@ def slowlog_empty(one_in: int, busy: float) -> Claim:
     core gets in, however short it is. If the server is idle an empty log says nothing, and the claim fails.
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         storm = need_phase(run, "storm")
         calls = storm.commands.get("SCAN", {}).get("calls", 0.0)
         entries = storm.slowlog.get("SCAN", {}).get("count", 0.0)
         used = need_utilisation(storm)
         threshold = run.facts.slowlog_threshold_us / 1000
-        return Finding(
+        return Result(
             calls > 0 and entries * one_in <= calls and used >= busy,
             f"{entries:.0f} of {calls:,.0f} SCANs took longer than {threshold:g} ms, while the main thread was busy "
             f"{used:.0%} of the time",
@@ -53,12 +53,12 @@ def slowlog_empty(one_in: int, busy: float) -> Claim:
 def calls_are_short(share: float) -> Claim:
     """The mean execution time of SCAN is a small part of the slow log's threshold."""
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         storm = need_phase(run, "storm")
         took, threshold = storm.execution_us("SCAN"), run.facts.slowlog_threshold_us
         if took is None:
-            return Finding(False, "nothing was searched")
-        return Finding(
+            return Result(False, "nothing was searched")
+        return Result(
             took <= share * threshold,
             f"{took:.1f} µs, {took / threshold:.3%} of the threshold of {threshold / 1000:g} ms",
             {"call_us": took},
@@ -70,12 +70,12 @@ def calls_are_short(share: float) -> Claim:
 def calls_per_event(at_least: int, within: float) -> Claim:
     """The time of a call does not show how many calls an event makes, nor that they grow with the keys."""
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         looks = need_arm(run, "look", 2)
         first, top = looks[0], looks[-1]
         few, many, keys = _calls(first), _calls(top), top.keys / first.keys
         grown = many / few if few else 0.0
-        return Finding(
+        return Result(
             many >= at_least and abs(grown / keys - 1) <= within,
             f"{few:,.0f} → {many:,.0f} calls ({grown:.1f} ×) from {first.keys:,.0f} to {top.keys:,.0f} keys "
             f"({keys:.1f} ×)",
@@ -88,7 +88,7 @@ def calls_per_event(at_least: int, within: float) -> Claim:
 def time_in_scan(share: float) -> Claim:
     """The command statistics name SCAN: they add up the calls that the slow log judges one by one."""
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         storm = need_phase(run, "storm")
         spent = {name: counted["usec"] for name, counted in storm.commands.items()}
         total = sum(spent.values())
@@ -96,7 +96,7 @@ def time_in_scan(share: float) -> Claim:
             raise Missing("the server counted no command")
         scan = spent.get("SCAN", 0.0) / total
         most = max(spent, key=lambda name: spent[name])
-        return Finding(
+        return Result(
             scan >= share, f"SCAN took {scan:.1%} of all execution time; most is {most}'s", {"share": scan}
         )
 
@@ -104,9 +104,9 @@ def time_in_scan(share: float) -> Claim:
 
 
 def index_cures(busy_times: float, p99_times: float) -> Claim:
-    """The same rate of events at the same keys, invalidated by index: all get done, the server idles, nobody waits."""
+    """The same rate of events at the same keys, invalidated by index: all get done, the server idles, p99 is low."""
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         before, after = need_phase(run, "storm"), need_phase(run, "cure")
         used, p99s = (
             (need_utilisation(before), need_utilisation(after)),
@@ -114,7 +114,7 @@ def index_cures(busy_times: float, p99_times: float) -> Claim:
         )
         rates = _arrived(before), _arrived(after)
         alike = abs(rates[0] - rates[1]) <= 0.15 * max(rates) and abs(before.keys / after.keys - 1) <= 0.25
-        return Finding(
+        return Result(
             used[0] >= busy_times * used[1] and p99s[0] >= p99_times * p99s[1] and _done(after) >= 0.8 and alike,
             f"the main thread is busy {used[0]:.0%} → {used[1]:.0%}, p99 {p99s[0]:.1f} → {p99s[1]:.2f} ms, "
             f"{_done(after):.0%} of the events get done"

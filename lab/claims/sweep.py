@@ -1,7 +1,7 @@
-"""Claims about full iterations: what COUNT does to one iteration, and what many at once do to bystanders.
+"""Claims about full iterations: the effect of COUNT on one iteration, and of many iterations at once on bystanders.
 
 Phases of the arm ``alone`` have the bystander load and nothing else. In phases of the arm ``sweep`` clients iterate
-beside it. COUNT is in the phase's `params`; `loadtest.incidents.iterations` tells the number of clients. An iteration
+beside it. COUNT is in the phase's `params`; `loadtest.incidents.iterations` reports the number of clients. An iteration
 returns every key once, whatever COUNT means to the server. So it is equal work, and its time compares servers.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 from itertools import pairwise
 
-from lab.claims.base import Claim, Finding, Missing, need_arm, need_figure, need_param, need_typical_p99
+from lab.claims.base import Claim, Missing, Result, need_arm, need_figure, need_param, need_typical_p99
 from lab.claims.texts import worded
 from lab.results.folder import PhaseRecord, Run
 
@@ -46,27 +46,27 @@ def small_count_is_slow(times: float, share: float) -> Claim:
     Beyond that there is little left to save: the work on each key remains, and is the same for every COUNT.
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         ten, thousand, more = _need(_times(run), 10, 1_000, 10_000)
-        first, then = ten / thousand, thousand / more
-        return Finding(
-            first >= times and then <= share * first,
-            f"{first:.1f} × from COUNT 10 to 1,000, then {then:.2f} × to 10,000 "
+        first, last_gain = ten / thousand, thousand / more
+        return Result(
+            first >= times and last_gain <= share * first,
+            f"{first:.1f} × from COUNT 10 to 1,000, then {last_gain:.2f} × to 10,000 "
             f"({ten:.3g} → {thousand:.3g} → {more:.3g} s)",
-            {"ratio": first, "after": then},
+            {"ratio": first, "after": last_gain},
         )
 
     return worded("iteration-time-falls", check, times=times, share=share)
 
 
 def call_grows(times: float) -> Claim:
-    """A larger COUNT saves round trips but makes each call longer, and nobody else is served until the call is over.
+    """A larger COUNT saves round trips but makes each call longer, and other clients are served only after it.
 
     Judged by the server's own mean execution time of a call. (The longest call that a client saw is a figure of the
     phases too, but with a small COUNT that is a moment in which another process had the core.)
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         phases = _one_at_a_time(run)
         if len(phases) < 2:
             raise Missing("no two COUNTs were tried by a client alone")
@@ -74,10 +74,10 @@ def call_grows(times: float) -> Claim:
         smallest, largest = min(took), max(took)
         growth = took[largest] / took[smallest] if took[smallest] else 0.0
         rises = all(later > earlier for earlier, later in pairwise(took.values()))
-        said = ", ".join(f"{us:,.0f} µs with COUNT {count:,}" for count, us in took.items())
-        return Finding(
+        text = ", ".join(f"{us:,.0f} µs with COUNT {count:,}" for count, us in took.items())
+        return Result(
             rises and growth >= times,
-            f"{growth:.0f} × on the server ({said})" if growth else "no SCAN was executed",
+            f"{growth:.0f} × on the server ({text})" if growth else "no SCAN was executed",
             {"ratio": growth},
         )
 
@@ -92,7 +92,7 @@ def throughput_falls(step: float, counts: tuple[int, ...], whole: float) -> Clai
     over the COUNTs, so that one moment's noise does not decide. The whole fall is judged for each COUNT.
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         alone = statistics.mean(_gets(phase) for phase in need_arm(run, "alone"))
         cells = _cells(run)
         if missing := [count for count in counts if count not in cells]:
@@ -104,11 +104,11 @@ def throughput_falls(step: float, counts: tuple[int, ...], whole: float) -> Clai
         means = [statistics.geometric_mean(column) for column in zip(*rates.values(), strict=True)]
         worst = max(later / earlier for earlier, later in pairwise(means))
         left = max(row[-1] / alone for row in rates.values())
-        said = [f"COUNT {count:,}: {_thousands(row)}" for count, row in rates.items()]
-        return Finding(
+        text = [f"COUNT {count:,}: {_thousands(row)}" for count, row in rates.items()]
+        return Result(
             worst <= step and left <= whole,
             f"{means[-1] / alone:.0%} left beside {clients[-1]:,} iterations; thousand GETs a second beside 0, "
-            f"{', '.join(f'{n:,}' for n in clients)}: {_thousands(means)} in the mean, {'; '.join(said)}",
+            f"{', '.join(f'{n:,}' for n in clients)}: {_thousands(means)} in the mean, {'; '.join(text)}",
             {"ratio": alone / means[-1], "worst_step": worst, "most_left": left},
         )
 
@@ -130,7 +130,7 @@ def waits_grow(times: float) -> Claim:
     Judged on the median quarter of a second, so that a moment in which the machine itself stood still decides nothing.
     """
 
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         cells = _cells(run)
         crowd = max(max(row) for row in cells.values())
         waits = {count: need_typical_p99(run, row[crowd]) for count, row in cells.items() if crowd in row}
@@ -139,7 +139,7 @@ def waits_grow(times: float) -> Claim:
         smallest, largest = min(waits), max(waits)
         alone = statistics.mean(need_typical_p99(run, phase) for phase in need_arm(run, "alone"))
         growth = waits[largest] / waits[smallest]
-        return Finding(
+        return Result(
             growth >= times and waits[largest] / alone >= times,
             f"{growth:.1f} × from COUNT {smallest:,} to {largest:,} ({waits[smallest]:.2f} → {waits[largest]:.1f} ms) "
             f"beside {crowd:,} iterations; {alone:.2f} ms beside none",

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
-from lab.claims.base import Claim, Finding
+from lab.claims.base import Claim, Result
 from lab.results.folder import Run
 
 TEXTS: dict[str, dict[str, str]] = tomllib.loads(
@@ -16,7 +16,7 @@ REFUTES: dict[str, str] = {claim_id: text["refutes"] for claim_id, text in TEXTS
 """Claim id → an explanation that somebody might give for the symptoms, refuted when the claim holds."""
 
 
-def worded(claim_id: str, check: Callable[[Run], Finding], **bounds: object) -> Claim:
+def worded(claim_id: str, check: Callable[[Run], Result], **bounds: object) -> Claim:
     """The claim of that id with its words. `bounds` are the figures that its words name in braces."""
     text = TEXTS[claim_id]
     return Claim(claim_id, text["says"].format(**bounds), text["bound"].format(**bounds), check)

@@ -74,12 +74,12 @@ def _delivered(run: Run) -> Check:
             worst = max(worst, short / wanted)
         ok = ok and short <= max(LOAD_WITHIN * wanted, 2 / phase.seconds)
     if not rates:
-        said = "no events were asked for" if ok else "no events were asked for, and some came"
-        return Check("the offered load was delivered", ok, said)
+        text = "no events were asked for" if ok else "no events were asked for, and some came"
+        return Check("the offered load was delivered", ok, text)
     low, high = f"{min(rates):.1f}", f"{max(rates):.1f}"
-    asked = low if low == high else f"{low} to {high}"
+    requested = low if low == high else f"{low} to {high}"
     return Check(
-        "the offered load was delivered", ok, f"{asked} events/s asked; largest deviation {worst:.1%}"
+        "the offered load was delivered", ok, f"{requested} events/s asked; largest deviation {worst:.1%}"
     )
 
 
@@ -111,18 +111,18 @@ def _enough(run: Run) -> Check:
 
 
 def _probed(run: Run) -> Check:
-    asked = run.facts.load.get("probe_per_second", 0.0)
+    requested = run.facts.load.get("probe_per_second", 0.0)
     errors, largest, ok = 0.0, 0.0, bool(compared(run))
     for phase in compared(run):
         for probe in phase.probes.values():
             errors += probe["errors"]
-            off = abs(probe["rate"] - asked)
-            largest = max(largest, off / asked if asked else 1.0)
-            ok = ok and off <= PROBE_WITHIN * asked + 2 / phase.seconds
+            off = abs(probe["rate"] - requested)
+            largest = max(largest, off / requested if requested else 1.0)
+            ok = ok and off <= PROBE_WITHIN * requested + 2 / phase.seconds
     return Check(
         "the probes sent their GETs, and none failed",
         ok and errors == 0,
-        f"{asked:g}/s asked; largest deviation {largest:.1%}; {errors:.0f} errors",
+        f"{requested:g}/s asked; largest deviation {largest:.1%}; {errors:.0f} errors",
     )
 
 
@@ -131,14 +131,14 @@ def _on_time(run: Run) -> Check:
 
     LATE_MS is allowed in any case: a busy machine's scheduler takes that long now and then. Stalls must not make p99.
     """
-    worst, allowed, ok, still = 0.0, LATE_MS, bool(compared(run)), ""
+    worst, allowed, ok, stall = 0.0, LATE_MS, bool(compared(run)), ""
     for phase in compared(run):
         for name, probe in phase.probes.items():
             late = probe["lag_p99_us"] / 1000
             bound = max(LATE_SHARE * (run.p99_ms(phase, name) or 0.0), LATE_MS)
             ok = ok and late <= bound
             if stalled(probe, phase.seconds):
-                ok, still = (
+                ok, stall = (
                     False,
                     f"; in {phase.id} {name} stood still for {1000 * probe['stalled_s']:.0f} ms",
                 )
@@ -147,36 +147,36 @@ def _on_time(run: Run) -> Check:
     return Check(
         "the probes were on time",
         ok,
-        f"at worst {worst:.2f} ms late where {allowed:.1f} were allowed{still}",
+        f"at worst {worst:.2f} ms late where {allowed:.1f} were allowed{stall}",
     )
 
 
 def _quiet(run: Run) -> Check:
     """The machine's figures stay within the bounds of `lab.claims.fairness` in every judged phase.
 
-    A mean over the run would hide a plateau that lost half the machine. A machine that tells the waiting in one phase
-    tells it in all: a figure that is missing was taken out.
+    A mean over the run would hide a plateau that lost half the machine. A machine that reports the waiting in one phase
+    reports it in all: a missing figure was removed by hand.
     """
     phases = compared(run)
-    told = [name for name in WAITED if any(name in phase.machine for phase in phases)]
-    absent = {"steal": math.nan, "others": math.nan} | dict.fromkeys(told, math.inf)
+    waits_known = [name for name in WAITED if any(name in phase.machine for phase in phases)]
+    absent = {"steal": math.nan, "others": math.nan} | dict.fromkeys(waits_known, math.inf)
     found = [absent | phase.machine for phase in phases]
     ok = bool(found) and not any(machine_unfair(machine) for machine in found)
     most = {name: max((machine[name] for machine in found), default=0.0) for name in absent}
     steal = f"the hypervisor took {most['steal']:.0%} (at most {STEAL_MOST:.0%})"
-    if told == list(WAITED):
-        said = (
+    if waits_known == list(WAITED):
+        text = (
             f"the server waited for a core {most['waited_store']:.0%} of the time, the probe "
             f"{most['waited_probe']:.0%} (at most {WAITED_MOST:.0%})"
         )
     else:
-        said = f"other programs used {most['others']:.0%} of a core beyond the spare ones (at most {OTHERS_MOST:.0%})"
-    again = len({phase.id for phase in run.facts.discarded})
+        text = f"other programs used {most['others']:.0%} of a core beyond the spare ones (at most {OTHERS_MOST:.0%})"
+    repeated = len({phase.id for phase in run.facts.discarded})
     return Check(
         "the machine was quiet",
         ok,
-        f"in the worst phase {said}, {steal}"
-        + (f"; {again} of {len(run.phases)} phases had to be measured again" if again else ""),
+        f"in the worst phase {text}, {steal}"
+        + (f"; {repeated} of {len(run.phases)} phases had to be measured again" if repeated else ""),
     )
 
 
@@ -215,17 +215,17 @@ def _steady(run: Run, terms: Terms) -> Check:
         return Check(
             "the machine kept its speed", True, "not asked: no plateau was laid out by what a search costs"
         )
-    apart = (1 + max(drifts.values())) / (1 + min(drifts.values()))
-    said = " and ".join(
+    spread = (1 + max(drifts.values())) / (1 + min(drifts.values()))
+    text = " and ".join(
         f"{drift:+.0%} on the plateaus" + (f" of {nodes:.0f} nodes" if nodes > 1 else "")
         for nodes, drift in drifts.items()
     )
     return Check(
         "the machine kept its speed",
         all(-CHEAPER_MOST <= drift <= DEARER_MOST for drift in drifts.values())
-        and apart <= shards.MOST_DRIFT
+        and spread <= shards.MOST_DRIFT
         and not any(speed_changed(phase) for phase in laid_out),
-        f"a scanned key cost {said} against calibration ({-CHEAPER_MOST:+.0%} to {DEARER_MOST:+.0%} are allowed"
+        f"a scanned key cost {text} against calibration ({-CHEAPER_MOST:+.0%} to {DEARER_MOST:+.0%} are allowed"
         + (f", and {shards.MOST_DRIFT:g} × between them)" if len(drifts) > 1 else ")")
         + "".join(f"; it changed during {phase.id}" for phase in laid_out if speed_changed(phase)),
     )
@@ -248,17 +248,17 @@ def _lower(phase: PhaseRecord, run: Run) -> float | None:
 def _drift(run: Run, plateaus: list[PhaseRecord], planned: float) -> float | None:
     """The demand on the plateaus near the planned knee or beyond, over what was planned, less one; None without any."""
     base = run.facts.calibration.get("base_utilisation", 0.0)
-    asked = [
+    requested = [
         (p.keys, shards.demand(p, run.facts.scan_count) if "shards" in p.params else _lower(p, run))
         for p in plateaus
         if p.keys >= NEAR_KNEE * planned
     ]
-    demands = [(keys, demand) for keys, demand in asked if demand is not None]
+    demands = [(keys, demand) for keys, demand in requested if demand is not None]
     expected = sum(base + (1 - base) * keys / planned for keys, _ in demands)
     return sum(demand for _, demand in demands) / expected - 1 if demands else None
 
 
-OF_EACH_PHASE = (
+PHASE_CHECKS = (
     _delivered,
     _enough,
     _probed,
@@ -268,14 +268,17 @@ OF_EACH_PHASE = (
     planned.events_carried_out,
     planned.nothing_failed,
 )
-"""Checks that no later phase can mend. They need no latencies, which are still being written while a run goes on."""
+"""Checks whose failure no later phase can repair. They need no latencies, which are written while the run goes on."""
 
 
 def why_lost(run: Run, latest: PhaseRecord) -> str:
-    """Why a run can have no verdict any more after its latest phase; empty while it can. It does not tell the cause."""
+    """Return the reason why a run can no longer get a verdict after its latest phase; empty while it can.
+
+    The text does not reveal the cause.
+    """
     if latest.unfair:
         return ", ".join(latest.unfair)
     failed = [
-        check.check for check in (judge(run) for judge in OF_EACH_PHASE) if compared(run) and not check.ok
+        check.check for check in (judge(run) for judge in PHASE_CHECKS) if compared(run) and not check.ok
     ]
     return f"not fulfilled: {', '.join(failed)}" if failed else ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 PARTIAL, NOT_VALID = "partial", "not valid"
-OF_THE_MACHINE = frozenset(
+MACHINE_CHECKS = frozenset(
     (
         "the machine was quiet",
         "the probes were on time",
@@ -14,7 +14,7 @@ OF_THE_MACHINE = frozenset(
         "the machine kept its speed",
     )
 )
-"""Checks of validity that fail because of the machine and what else runs on it."""
+"""Checks of validity that fail because of the machine or other programs on it."""
 
 
 def outcome(holds: bool | None, control: bool = False) -> str:
@@ -41,14 +41,16 @@ def signed(holds: bool | None, control: bool = False) -> str:
 
 
 def tally(claims: Sequence[Mapping[str, Any]], control: bool = False) -> str:
-    """How many of the applicable claims hold, in a few words."""
+    """Return in a few words how many of the applicable claims hold."""
     judged = [claim["holds"] for claim in claims if claim["holds"] is not None]
-    held, total = sum(judged), len(judged)
+    holding, total = sum(judged), len(judged)
     if control:
         return (
-            f"{held} of {total} held without the cause" if held else f"none of {total} shown, as it should be"
+            f"{holding} of {total} held without the cause"
+            if holding
+            else f"none of {total} shown, as it should be"
         )
-    return f"all {total} hold" if held == total else f"{total - held} of {total} refuted"
+    return f"all {total} hold" if holding == total else f"{total - holding} of {total} refuted"
 
 
 def short(result: Mapping[str, Any] | None) -> str:
@@ -62,23 +64,25 @@ def sentence(result: Mapping[str, Any]) -> str:
     """A judged run's verdict in a sentence, from the content of result.json."""
     if result["holds"] is None:
         failed = [check["check"] for check in result["validity"] if not check["ok"]]
-        said = f"No verdict: the run is not valid. Not fulfilled: {'; '.join(failed)}."
-        if OF_THE_MACHINE & set(failed):
-            return f"{said} Close other programs, or take a calmer machine, and run it again."
-        return f"{said} The report says beside each check what was found."
+        text = f"No verdict: the run is not valid. Not fulfilled: {'; '.join(failed)}."
+        if MACHINE_CHECKS & set(failed):
+            return f"{text} Close other programs, or take a calmer machine, and run it again."
+        return f"{text} The report says beside each check what was found."
     judged = [claim["holds"] for claim in result["claims"] if claim["holds"] is not None]
-    held, total = sum(judged), len(judged)
+    holding, total = sum(judged), len(judged)
     if result["refutes"]:
         return (
             f"The control is as it should be: without the cause, all {total} applicable claims are refuted."
             if result["holds"]
-            else f"The control is not as it should be: {held} of {total} claims held without the cause."
+            else f"The control is not as it should be: {holding} of {total} claims held without the cause."
         )
     if not result["holds"]:
-        return f"{total - held} of {total} claims {'was' if total - held == 1 else 'were'} refuted."
-    left = len(result["claims"]) - total
+        return f"{total - holding} of {total} claims {'was' if total - holding == 1 else 'were'} refuted."
+    inapplicable = len(result["claims"]) - total
     return (
-        "Every claim holds." if not left else f"Every claim that applies holds ({total} of {total + left})."
+        "Every claim holds."
+        if not inapplicable
+        else f"Every claim that applies holds ({total} of {total + inapplicable})."
     )
 
 

@@ -15,7 +15,7 @@ from lab.diagnose import diagnosis
 from lab.diagnose.diagnosis import CommandCost, Diagnosis
 from lab.errors import UsageError
 from lab.results import numbers, prediction
-from lab.results.basis import CALL_S, SEARCHES, Basis, Costs, Range, of_run, why_unfit
+from lab.results.basis import CALL_S, SEARCHES, Basis, Costs, Range, read_basis, why_unfit
 from lab.results.folder import Run
 from lab.results.prediction import STRATEGIES, Prediction, Question
 
@@ -102,7 +102,7 @@ def basis_of(source: Path, count_now: float | None = None) -> Basis:
         if count_now is not None:
             raise UsageError("--count-now is for a diagnosis: a run folder knows its COUNT.")
         try:
-            return of_run(Run(folder))
+            return read_basis(Run(folder))
         except (ValueError, LookupError, ArithmeticError) as error:
             raise UsageError(f"{folder} is damaged ({error!r}): run the scenario again.") from error
     if not source.exists():

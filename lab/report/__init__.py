@@ -16,7 +16,7 @@ __all__ = ["write_comparison", "write_report", "write_summary"]
 def write_report(run: Run, spoilers: bool = False) -> Path:
     """Write report.html into the run folder, in one piece. A full disk raises `StackError` in one line.
 
-    What tells the cause is folded, and phases have neutral names, unless `spoilers` is given.
+    Parts that reveal the cause are folded, and phases have neutral names, unless `spoilers` is given.
     """
     from lab.report.page import render
     from lab.report.view import RunView
@@ -25,7 +25,7 @@ def write_report(run: Run, spoilers: bool = False) -> Path:
 
 
 def write_summary(folder: Path, summary: dict[str, Any], spoilers: bool = False) -> Path:
-    """Write summary.html of a series of runs into its folder, from what summary.json holds; see `write_report`."""
+    """Write summary.html of a series of runs into its folder, from the content of summary.json; see `write_report`."""
     from lab.report.summary import render
 
     return _write(folder / "summary.html", render(summary, spoilers).encode())

@@ -25,7 +25,7 @@ class Axis:
     factor: float
 
     def share(self, value: float) -> float:
-        """How far along the axis a drawn value lies, from 0 to 1."""
+        """Return the place of a drawn value on the axis, from 0 to 1."""
         low, high = (float(end) for end in self.scale["domain"])
         if self.scale["type"] == "log":
             return math.log(value / low) / math.log(high / low)

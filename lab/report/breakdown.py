@@ -25,7 +25,7 @@ OBSERVERS = (
 
 @dataclass(frozen=True)
 class Parts:
-    """Where a phase's p99 went, in ms; None where it was not measured.
+    """The parts of a phase's p99, in ms; None where it was not measured.
 
     `late`: the part that is the probe's own lateness, which no client waited.
     """
@@ -113,15 +113,15 @@ def where_time_went(view: RunView) -> Chart:
             tooltip=[alt.Tooltip("phase:N"), alt.Tooltip("part:N"), alt.Tooltip("ms:Q")],
         )
     )
-    said = (
+    values = (
         style.chart(ends)
         .mark_text(align="left", dx=6, fontSize=FONT)
         .encode(x=alt.X("p99:Q"), y=y, text=alt.Text("text:N"))
     )
     height = STEP * max(len(names), 1)
-    left = alt.layer(bars, said).properties(width=width + 20, height=height)
+    bars_to_scale = alt.layer(bars, values).properties(width=width + 20, height=height)
     scale = style.log_scale([row["ms"] for row in dots])
-    right = (
+    dots_on_log = (
         style.chart(dots)
         .mark_point(opacity=1, size=110, strokeWidth=2.5)
         .encode(
@@ -137,18 +137,20 @@ def where_time_went(view: RunView) -> Chart:
         )
         .properties(width=width, height=height)
     )
-    both: Chart = alt.hconcat(left, right, spacing=30).resolve_scale(color="independent", shape="independent")
+    both: Chart = alt.hconcat(bars_to_scale, dots_on_log, spacing=30).resolve_scale(
+        color="independent", shape="independent"
+    )
     return both
 
 
 def p99_by_observer(view: RunView, phase: PhaseRecord) -> list[float | None]:
     """p99 (ms) of a phase as each of `OBSERVERS` saw it."""
-    seen = phase.client_p99_ms
-    return [view.p99(phase), view.p99(phase, kind="service"), seen.get("app"), seen.get("locust")]
+    known = phase.client_p99_ms
+    return [view.p99(phase), view.p99(phase, kind="service"), known.get("app"), known.get("locust")]
 
 
 def three_p99s(view: RunView) -> Chart:
-    """One row for each phase, one symbol for each observer."""
+    """Draw a row for each phase, and in it a symbol for each observer."""
     names = _names(view)
     rows: list[Row] = [
         {"phase": name, "observer": observer, "ms": value}
@@ -157,7 +159,7 @@ def three_p99s(view: RunView) -> Chart:
         if value is not None and value > 0
     ]
     scale = style.log_scale([row["ms"] for row in rows])
-    seen = [observer for observer, _, _ in OBSERVERS]
+    known = [observer for observer, _, _ in OBSERVERS]
     drawn: Chart = (
         style.chart(rows)
         .mark_point(opacity=1, strokeWidth=2.5)
@@ -166,17 +168,17 @@ def three_p99s(view: RunView) -> Chart:
             y=_rows(names, grid=True),
             shape=alt.Shape(
                 "observer:N",
-                scale=alt.Scale(domain=seen, range=[s for _, s, _ in OBSERVERS]),
+                scale=alt.Scale(domain=known, range=[s for _, s, _ in OBSERVERS]),
                 legend=alt.Legend(columns=2),
             ),
             color=alt.Color(
                 "observer:N",
-                scale=alt.Scale(domain=seen, range=[c for _, _, c in OBSERVERS]),
+                scale=alt.Scale(domain=known, range=[c for _, _, c in OBSERVERS]),
                 legend=alt.Legend(columns=2),
             ),
             size=alt.Size(
                 "observer:N",
-                scale=alt.Scale(type="ordinal", domain=seen, range=[330, 60, 130, 130]),
+                scale=alt.Scale(type="ordinal", domain=known, range=[330, 60, 130, 130]),
                 legend=None,
             ),
             tooltip=["phase:N", "observer:N", alt.Tooltip("ms:Q", format=",.3~r")],
@@ -187,27 +189,27 @@ def three_p99s(view: RunView) -> Chart:
 
 
 def stalls(view: RunView) -> Chart:
-    """One row for each phase: the main probe's p99 and longest wait, and the p99 of further probes."""
+    """Draw a row for each phase: the main probe's p99 and longest wait, and the p99 of further probes."""
     names = _names(view)
     longest = quantity("max")
-    seen = [("p99", "circle", style.CAUSE), ("longest of all", "triangle-right", style.INK)]
+    marks = [("p99", "circle", style.CAUSE), ("longest of all", "triangle-right", style.INK)]
     signs = (
         ("square", style.CURE),
         ("diamond", style.FOURTH),
         ("cross", style.CURE),
         ("triangle-up", style.FOURTH),
     )
-    seen += [(f"p99, probe “{name}”", *signs[i % len(signs)]) for i, name in enumerate(view.probes)]
+    marks += [(f"p99, probe “{name}”", *signs[i % len(signs)]) for i, name in enumerate(view.probes)]
     rows: list[Row] = []
     for phase, name in zip(view.run.phases, names, strict=True):
-        others = [view.p99(phase, probe) for probe in view.probes]
+        further = [view.p99(phase, probe) for probe in view.probes]
         for (what, _, _), value in zip(
-            seen, [view.p99(phase), longest.of(phase, view.latencies), *others], strict=True
+            marks, [view.p99(phase), longest.read(phase, view.latencies), *further], strict=True
         ):
             if isinstance(value, float) and value > 0:
                 rows.append({"phase": name, "what": what, "ms": value, "said": numbers.ms(value)})
     scale = style.log_scale([row["ms"] for row in rows])
-    whats = [what for what, _, _ in seen]
+    whats = [what for what, _, _ in marks]
     legend = alt.Legend(columns=3)
     x = alt.X("ms:Q", scale=scale, axis=style.latency_axis("wait of a GET, log scale", scale))
     y = _rows(names, grid=True)
@@ -218,10 +220,10 @@ def stalls(view: RunView) -> Chart:
             x=x,
             y=y,
             shape=alt.Shape(
-                "what:N", scale=alt.Scale(domain=whats, range=[s for _, s, _ in seen]), legend=legend
+                "what:N", scale=alt.Scale(domain=whats, range=[s for _, s, _ in marks]), legend=legend
             ),
             color=alt.Color(
-                "what:N", scale=alt.Scale(domain=whats, range=[c for _, _, c in seen]), legend=legend
+                "what:N", scale=alt.Scale(domain=whats, range=[c for _, _, c in marks]), legend=legend
             ),
             tooltip=[alt.Tooltip("phase:N"), alt.Tooltip("what:N"), alt.Tooltip("said:N")],
         )

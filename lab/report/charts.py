@@ -34,7 +34,7 @@ GROWTH = {"plateaus": curves.scatter, "percentiles": curves.percentiles, "demand
 
 @dataclass(frozen=True)
 class Point:
-    """One phase in a chart: its name, its place, and the series it belongs to."""
+    """A phase in a chart: its name, its place, and the series it belongs to."""
 
     phase: str
     x: Value
@@ -43,15 +43,15 @@ class Point:
 
 
 def points(view: RunView, chart: Chart) -> list[Point]:
-    """What a chart shows: one point for each measured phase that has all of its quantities."""
+    """Return a chart's points: one for each measured phase that has all of its quantities."""
     x, y = quantity(chart.x), quantity(chart.y)
     by = quantity(chart.by) if chart.by else None
     found = []
     for phase in view.run.phases:
         if chart.arm and phase.arm != chart.arm:
             continue
-        at, value = x.of(phase, view.latencies), y.of(phase, view.latencies)
-        series = by.of(phase, view.latencies) if by else ""
+        at, value = x.read(phase, view.latencies), y.read(phase, view.latencies)
+        series = by.read(phase, view.latencies) if by else ""
         if at is None or series is None or not isinstance(value, int | float):
             continue
         if math.isfinite(value):
@@ -73,19 +73,19 @@ def draw(view: RunView, chart: Chart) -> style.Chart:
 
 
 def description(view: RunView, chart: Chart) -> str:
-    """What a chart shows, in words."""
+    """Describe a chart in words."""
     if chart.kind == "moments":
-        return timeseries.said_in_words(view, chart)
+        return timeseries.description(view, chart)
     if chart.kind in GROWTH:
         return f"{chart.title}. {remark(view, chart)}".rstrip()
     x, y = quantity(chart.x), quantity(chart.y)
     each = f", for each {quantity(chart.by).axis}" if chart.by else ""
-    said = f"{chart.title}. {y.axis} over {x.axis}{each}."
+    text = f"{chart.title}. {y.axis} over {x.axis}{each}."
     found = points(view, chart)
     if found:
         low, high = min(found, key=lambda p: p.y), max(found, key=lambda p: p.y)
-        said += f" From {y.text(low.y)} ({low.phase}) to {y.text(high.y)} ({high.phase})."
-    return said
+        text += f" From {y.text(low.y)} ({low.phase}) to {y.text(high.y)} ({high.phase})."
+    return text
 
 
 def has_data(view: RunView, chart: Chart) -> bool:
@@ -240,13 +240,13 @@ def bars(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> s
         shape = alt.Shape("by:N", scale=signs["shape"], legend=legend)
         drawn = base.mark_point(filled=True, opacity=1, size=150)
         layers = [drawn.encode(x=lengths, y=places, color=colour, shape=shape, tooltip=tooltip)]
-    said = base.mark_text(align="left", dx=9, fontWeight="bold").encode(
+    labels = base.mark_text(align="left", dx=9, fontWeight="bold").encode(
         x=lengths, y=places, text=alt.Text("said:N")
     )
     height = STEP * max(1, len(set(names)))
     width = style.WIDTH - style.label_room(names) - 110
-    whole: style.Chart = alt.layer(*layers, said).properties(width=width, height=height)
-    return whole
+    drawing: style.Chart = alt.layer(*layers, labels).properties(width=width, height=height)
+    return drawing
 
 
 def dots(y: Quantity, by: Quantity, found: list[Point]) -> style.Chart:
@@ -306,13 +306,13 @@ def heat(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> s
         .mark_rect(stroke="white", strokeWidth=3)
         .encode(x=places, y=heights, color=alt.Color("y:Q", scale=shade, legend=None), tooltip=tooltip)
     )
-    said = [
+    labels = [
         style.chart([row for row in rows if row["ink"] == ink])
         .mark_text(fontWeight="bold", fontSize=style.SIZE + 1, color=ink)
         .encode(x=places, y=heights, text=alt.Text("said:N"))
         for ink in ("white", style.INK)
     ]
-    whole: style.Chart = alt.layer(cells, *said).properties(
+    drawing: style.Chart = alt.layer(cells, *labels).properties(
         width=width * max(1, len(columns)), height=58 * max(1, len(lanes))
     )
-    return whole
+    return drawing

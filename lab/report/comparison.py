@@ -1,6 +1,6 @@
 """Runs side by side, such as one for each server: tables for the terminal, and the page with charts.
 
-Without spoilers phases have neutral names, and what else tells the cause is folded in the page.
+Without spoilers phases have neutral names, and other parts that reveal the cause are folded in the page.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from lab.results.folder import PhaseRecord, Run
 from lab.results.numbers import UNKNOWN, count, ms, percent, ratio, sig, times
 from lab.scenarios.model import Chart
 
-SERVER = Quantity("server", "server", "", lambda phase, seen: None)
+SERVER = Quantity("server", "server", "", lambda phase, _: None)
 NOT_JUDGED = "not judged"
 NAMELESS = "a setting of the incident"
-"""What to call SCAN's COUNT where the cause is not told."""
+"""The name of SCAN's COUNT where the cause stays hidden."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One run of the comparison, and what to call it."""
+    """A run of the comparison, and its name."""
 
     name: str
     view: RunView
@@ -70,7 +70,7 @@ def growth(view: RunView) -> tuple[PhaseRecord, PhaseRecord] | None:
 
 
 def overview(found: Sequence[Side]) -> Table:
-    """One row for each server: growth of p99, knee, entries of the slow log, cost of a visited key, verdict."""
+    """Return a row for each server: growth of p99, knee, entries of the slow log, cost of a visited key, verdict."""
     headings = [
         "server",
         "p99 of a bystander",
@@ -122,7 +122,7 @@ def _slow(view: RunView) -> list[str]:
 
 
 def outcomes(found: Sequence[Side]) -> Table:
-    """One row for each claim, by its number, with its outcome on each server."""
+    """Return a row for each claim, by its number, with its outcome on each server."""
     rows = [
         [
             f"claim {number}",
@@ -137,12 +137,12 @@ def outcomes(found: Sequence[Side]) -> Table:
 
 
 def claims(found: Sequence[Side]) -> Table:
-    """One row for each claim, with its outcome and measurement on each server."""
+    """Return a row for each claim, with its outcome and measurement on each server."""
     rows = []
     for claim_id in _claimed(found):
-        all_of_it = next(side.claims[claim_id] for side in found if claim_id in side.claims)
+        any_claim = next(side.claims[claim_id] for side in found if claim_id in side.claims)
         cells = [_judged(side.claims.get(claim_id), side.view.control) for side in found]
-        rows.append([f"{all_of_it['statement']} ({all_of_it['bound']})", *cells])
+        rows.append([f"{any_claim['statement']} ({any_claim['bound']})", *cells])
     return Table("Claims on each server", ["claim", *(side.name for side in found)], rows)
 
 
@@ -183,7 +183,7 @@ def phase_names(found: Sequence[Side]) -> dict[str, str]:
 
 
 def meanings(found: Sequence[Side]) -> Table:
-    """What the phases were that the page names otherwise."""
+    """Return the titles of the phases that have neutral names in the page."""
     names = phase_names(found)
     rows = {
         phase.id: [names[phase.id], phase.title, phase.strategy]
@@ -196,9 +196,9 @@ def meanings(found: Sequence[Side]) -> Table:
 
 def differences(found: Sequence[Side]) -> list[str]:
     """Conditions, other than the server, that make the figures hard to compare."""
-    said = []
+    lines = []
     scanned = "COUNT" if found[0].view.spoilers else NAMELESS
-    for what, of in (
+    for what, read in (
         ("scenario", lambda facts: facts.scenario),
         ("pace", lambda facts: facts.pace),
         ("keys", lambda facts: count(facts.keys)),
@@ -206,10 +206,10 @@ def differences(found: Sequence[Side]) -> list[str]:
         ("stack", lambda facts: facts.stack),
         (scanned, lambda facts: count(facts.scan_count)),
     ):
-        values = dict.fromkeys(of(side.view.facts) for side in found)
+        values = dict.fromkeys(read(side.view.facts) for side in found)
         if len(values) > 1:
-            said.append(f"{what}: {'; '.join(values)}")
-    return said
+            lines.append(f"{what}: {'; '.join(values)}")
+    return lines
 
 
 def _over_keys(found: Sequence[Side]) -> list[charts.Point]:
@@ -233,11 +233,11 @@ def _by_phase(found: Sequence[Side]) -> list[charts.Point]:
 def side_by_side(console: Console, runs: Sequence[Run], spoilers: bool = False) -> None:
     """Print a row for each run (growth of p99, knee, verdict), p99 by phase, every claim, and where conditions differ.
 
-    Partial runs take part with what they have; what is missing is a dash. Without spoilers nothing tells the cause.
+    A partial run has dashes for what it lacks. Without spoilers nothing reveals the cause.
     """
     found = sides(runs, spoilers)
-    told = [slow_logs(found), claims(found)] if spoilers else [outcomes(found)]
-    for table in (overview(found), phases(found), *told):
+    claim_tables = [slow_logs(found), claims(found)] if spoilers else [outcomes(found)]
+    for table in (overview(found), phases(found), *claim_tables):
         drawn = Drawn(title=table.caption, title_justify="left", title_style="bold", box=None, pad_edge=False)
         for i, column in enumerate(table.headings):
             drawn.add_column(column, overflow="fold", justify="right" if i in table.figures else "left")

@@ -1,4 +1,4 @@
-"""What the claims say of a run: which explanations it refutes, what remains, what it cannot tell."""
+"""Conclusions from the claims: explanations that the run refutes, those that remain, and what it cannot tell."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Judged:
     holds: bool | None
 
     @classmethod
-    def of(cls, verdict: Verdict) -> Judged:
+    def from_verdict(cls, verdict: Verdict) -> Judged:
         """From a verdict just reached."""
         claims = [
             {"id": o.claim.id, "statement": o.claim.statement, "measured": o.measured, "holds": o.holds}
@@ -42,7 +42,7 @@ class Judged:
         return cls(result["claims"], result["validity"], result["holds"])
 
     @property
-    def held(self) -> list[dict[str, Any]]:
+    def holding(self) -> list[dict[str, Any]]:
         """Claims that hold."""
         return [claim for claim in self.claims if claim["holds"]]
 
@@ -58,14 +58,14 @@ class Judged:
 
 
 def refuted(view: RunView, judged: Judged) -> Section:
-    """Which explanations the claims that hold have refuted, and which are not refuted because their claims fail."""
+    """Return the explanations that the claims refuted, and those not refuted because their claims failed."""
     if view.facts.refutes:
-        return _of_control(judged)
+        return _refuted_by_control(judged)
     lines = []
     if judged.holds is None:
         lines.append("The run is not valid, so these are indications, not refutations.")
     verb = "refuted" if judged.holds is not None else "spoken against"
-    points = [f"“{_hypothesis(claim)}”: {verb}. {_sentence(claim)}" for claim in judged.held]
+    points = [f"“{_hypothesis(claim)}”: {verb}. {_sentence(claim)}" for claim in judged.holding]
     points += [
         f"“{_hypothesis(claim)}”: NOT refuted. The claim failed: {_sentence(claim)}"
         for claim in judged.failed
@@ -73,16 +73,16 @@ def refuted(view: RunView, judged: Judged) -> Section:
     return Section("Which hypotheses the run refutes", lines, points)
 
 
-def _of_control(judged: Judged) -> Section:
-    held = [f"It holds without the cause: {_sentence(claim)}" for claim in judged.held]
-    tested = len(judged.held) + len(judged.failed)
-    said = (
+def _refuted_by_control(judged: Judged) -> Section:
+    holding = [f"It holds without the cause: {_sentence(claim)}" for claim in judged.holding]
+    tested = len(judged.holding) + len(judged.failed)
+    sentence = (
         f"All {tested} claims that were tested fail without the cause, as they should: what they saw in the incident "
         "was the cause's doing."
-        if tested and not held
-        else f"{len(held)} of {tested} claims hold although the cause is absent: they prove nothing about it."
+        if tested and not holding
+        else f"{len(holding)} of {tested} claims hold although the cause is absent: they prove nothing about it."
     )
-    return Section("Which hypotheses the run refutes", [said], held)
+    return Section("Which hypotheses the run refutes", [sentence], holding)
 
 
 def _hypothesis(claim: dict[str, Any]) -> str:
@@ -90,29 +90,32 @@ def _hypothesis(claim: dict[str, Any]) -> str:
 
 
 def _sentence(claim: dict[str, Any]) -> str:
-    """What was claimed and what was measured; only the measured text where it begins with the same words."""
+    """Return the statement and the measured text; only the latter where it begins with the same words."""
     stated, measured = claim["statement"], str(claim["measured"])
     text = measured if measured.startswith(stated.partition(":")[0]) else f"{stated}: {measured}"
     return (text if text.startswith("p99") else text[0].upper() + text[1:]).rstrip(".") + "."
 
 
 def remains(view: RunView, judged: Judged) -> Section:
-    """What explanation is left, and how firmly."""
+    """Return the explanation that is left, and how firmly."""
     if view.facts.refutes:
         return Section("What remains", [], [])
     cause = view.scenario.cause if view.scenario and view.scenario.cause else view.facts.story
     if judged.holds is None:
-        said = f"Nothing is concluded from a run that is not valid. The explanation under test was: {cause}."
-    elif judged.failed or not judged.held:
-        said = (
+        sentence = (
+            f"Nothing is concluded from a run that is not valid. The explanation under test was: {cause}."
+        )
+    elif judged.failed or not judged.holding:
+        sentence = (
             f"The explanation “{cause}” is not shown by this run: {len(judged.failed)} of "
-            f"{_claims(len(judged.failed) + len(judged.held))} that were tested failed."
+            f"{_claims(len(judged.failed) + len(judged.holding))} that were tested failed."
         )
     elif judged.open:
-        said = f"{cause[0].upper()}{cause[1:]}. All claims that could be tested hold, {len(judged.open)} could not be."
+        untested = f"{len(judged.open)} could not be"
+        sentence = f"{cause[0].upper()}{cause[1:]}. All claims that could be tested hold, {untested}."
     else:
-        said = f"{cause[0].upper()}{cause[1:]}. All {len(judged.held)} claims hold."
-    return Section("What remains", [said], [])
+        sentence = f"{cause[0].upper()}{cause[1:]}. All {len(judged.holding)} claims hold."
+    return Section("What remains", [sentence], [])
 
 
 def _claims(number: int) -> str:
@@ -120,7 +123,7 @@ def _claims(number: int) -> str:
 
 
 def cannot_tell(view: RunView, judged: Judged) -> Section:
-    """Failed checks of validity, claims that were not tested, and what no single run can say."""
+    """Return failed checks of validity, claims that were not tested, and the limits of a single run."""
     points = [
         f"Not valid: “{check['check']}” is not fulfilled ({check['detail']})."
         for check in judged.validity

@@ -40,7 +40,7 @@ def scatter(view: RunView) -> Chart:
         if (p99 := view.p99(phase)) is not None
     ]
     left = _fits(view, [p for p in points if p["below"] and p["grown"]])
-    right = _whole(view, points)
+    right = _all_phases(view, points)
     return alt.hconcat(left, right, spacing=110, bounds="flush")
 
 
@@ -107,10 +107,10 @@ def _key(view: RunView, more: dict[str, str] | None = None) -> list[Chart]:
     seen = {view.side(phase) for phase in view.run.phases}
     sides = zip(view.sides, ("circle", "triangle-up"), (style.CAUSE, style.CURE), strict=True)
     for line, (side, shape, colour) in enumerate(found for found in sides if found[0] in seen):
-        said = f"{side}: {more[side]}" if more and side in more else side
+        caption = f"{side}: {more[side]}" if more and side in more else side
         place = style.y_at(22 + 24 * line)
         sign = style.chart([{}]).mark_point(shape=shape, filled=True, color=colour, opacity=1)
-        text = style.chart([{"text": said}]).mark_text(align="left", fontWeight="bold")
+        text = style.chart([{"text": caption}]).mark_text(align="left", fontWeight="bold")
         layers.append(sign.encode(x=style.x_at(18), y=place))
         layers.append(text.encode(x=style.x_at(32), y=place, text=alt.Text("text:N")))
     return layers
@@ -121,7 +121,7 @@ def _slope(per_key: float) -> str:
     return f"{'+' if value >= 0 else '−'}{numbers.sig(abs(value))} ms per 100,000 keys".replace(" ", "\u00a0")
 
 
-def _whole(view: RunView, rows: list[Row]) -> Chart:
+def _all_phases(view: RunView, rows: list[Row]) -> Chart:
     span = view.span
     x = alt.X(
         "keys:Q", axis=style.keys_axis("keys, all phases"), scale=alt.Scale(domain=[0, span], nice=False)
@@ -228,7 +228,7 @@ def percentiles(view: RunView) -> Chart:
 
 
 def utilisation(view: RunView) -> Chart:
-    """Work that arrives, as a share of what the server can do, over the key count."""
+    """Draw arriving work as a share of the server's capacity, over the key count."""
     rows: list[Row] = [
         {
             "keys": phase.keys,
@@ -275,12 +275,12 @@ def utilisation(view: RunView) -> Chart:
         )
     )
     level = style.chart([{"demand": 1.0}]).mark_rule(strokeWidth=2.5, color=style.INK).encode(y=y)
-    said = style.chart([{"demand": 1.0, "text": "all that the server can do"}]).mark_text(
+    caption = style.chart([{"demand": 1.0, "text": "all that the server can do"}]).mark_text(
         align="right", dx=-8, dy=-12, fontWeight="bold"
     )
     layers: list[Chart] = [
         level,
-        said.encode(x=style.x_at(style.WIDTH * 0.62), y=y, text=alt.Text("text:N")),
+        caption.encode(x=style.x_at(style.WIDTH * 0.62), y=y, text=alt.Text("text:N")),
         lines,
         points,
         *_key(view),
@@ -290,12 +290,12 @@ def utilisation(view: RunView) -> Chart:
 
 
 def knee(view: RunView) -> str:
-    """Where the knee was predicted, and where it was observed, in a sentence."""
+    """Return a sentence on the predicted and the observed knee."""
     predicted, observed = view.predicted_knee, view.observed_knee
     if predicted is None:
         return "Part of the load, before and after each plateau, predicted no saturation: there is no knee."
-    said = f"Part of the load, before and after each plateau, predicted the knee at {numbers.count(predicted)} keys"
+    caption = f"Part of the load, before and after each plateau, predicted the knee at {numbers.count(predicted)} keys"
     if observed is None:
-        return f"{said}; in this run the demand never reached the server's capacity."
-    apart = f"{(predicted / observed - 1) * 100:+.1f} %".replace("-", "−")
-    return f"{said}; it was observed at {numbers.count(observed)} ({apart})."
+        return f"{caption}; in this run the demand never reached the server's capacity."
+    error = f"{(predicted / observed - 1) * 100:+.1f} %".replace("-", "−")
+    return f"{caption}; it was observed at {numbers.count(observed)} ({error})."

@@ -1,4 +1,4 @@
-"""What moved with what: arms in which one quantity was raised step by step, and the quantities that followed."""
+"""Correlations: arms in which one quantity was raised step by step, and the quantities that followed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONTAINERS = ("EXEC",)
 
 @dataclass(frozen=True)
 class Change:
-    """A quantity from the first to the last of some phases, and its rank correlation with what was raised."""
+    """A quantity from the first to the last of some phases, and its rank correlation with the raised quantity."""
 
     quantity: Quantity
     first: float
@@ -47,7 +47,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Row:
+class Trend:
     """Phases of one arm in which `raised` only grew, and what changed with it."""
 
     phases: list[PhaseRecord]
@@ -57,7 +57,7 @@ class Row:
     changes: list[Change]
 
 
-def rows(view: RunView) -> list[Row]:
+def rows(view: RunView) -> list[Trend]:
     """Every arm in which something was raised from phase to phase: its keys, or a figure of the scenario's own."""
     found = []
     for arm in dict.fromkeys(phase.arm for phase in view.run.phases):
@@ -67,7 +67,7 @@ def rows(view: RunView) -> list[Row]:
             values = _values(view, phases, raised)
             if values and _climbs(values):
                 changes = _changes(view, phases, values)
-                found.append(Row(phases, raised, values[0], values[-1], changes))
+                found.append(Trend(phases, raised, values[0], values[-1], changes))
                 break
     return found
 
@@ -88,8 +88,8 @@ def _climbs(values: Sequence[float]) -> bool:
 
 
 def _values(view: RunView, phases: Sequence[PhaseRecord], wanted: Quantity) -> list[float]:
-    """One value for each phase; empty if any phase lacks it."""
-    found = [wanted.of(phase, view.latencies) for phase in phases]
+    """Return a value for each phase; empty if any phase lacks it."""
+    found = [wanted.read(phase, view.latencies) for phase in phases]
     return [value for value in found if isinstance(value, float | int)] if None not in found else []
 
 

@@ -21,7 +21,7 @@ class Second:
 
 
 class LatencyView:
-    """What a run's probes recorded: percentiles of phases, and p99 along the time axis."""
+    """The latencies that a run's probes recorded: percentiles of phases, and p99 along the time axis."""
 
     def __init__(self, run: Run) -> None:
         self.run = run

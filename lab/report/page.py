@@ -17,7 +17,7 @@ from lab.report.view import RunView
 from lab.results.numbers import ms
 from lab.templates import templates
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 VEGA_LITE = "6.4"
 PARTS = "The p99 of each phase split into execution, round trip, the probe's own lateness and waiting."
 BY_OBSERVER = "The p99 of each phase as seen by the probe, the application and Locust."
@@ -65,16 +65,16 @@ def _follows(view: RunView) -> list[conclusions.Section]:
 
 def fill(template: str, drawings: dict[str, Drawing], **more: Any) -> str:
     """A page from a template; the drawing library is included only if there are drawings."""
-    style = (HERE / "page.css").read_text()
+    style = (FOLDER / "page.css").read_text()
     return (
-        templates(HERE)
+        templates(FOLDER)
         .get_template(template)
         .render(drawings=drawings, style=style, library=_library, **more)
     )
 
 
 def pictures(view: RunView) -> list[tuple[str, Callable[[RunView], style.Chart], str]]:
-    """Every chart: name, drawing function, and what it shows in words. Charts without data are left out."""
+    """Return every chart that has data: name, drawing function, and description."""
     if not view.run.phases:
         return []
     own = [

@@ -35,20 +35,20 @@ def write_plot(basis: Basis, found: Prediction, path: Path) -> Path:
 
 
 def _chart(basis: Basis, found: Prediction) -> style.Chart:
-    asked = found.question
-    top = 1.3 * max(asked.keys, found.knee_keys.high if found.knee_keys else 0.0)
-    least = max(1.0, min(asked.keys, found.knee_keys.low if found.knee_keys else asked.keys) / 30)
+    question = found.question
+    top = 1.3 * max(question.keys, found.knee_keys.high if found.knee_keys else 0.0)
+    least = max(1.0, min(question.keys, found.knee_keys.low if found.knee_keys else question.keys) / 30)
     waits: list[style.Row] = []
     busy: list[style.Row] = []
     for step in range(STEPS + 1):
         keys = least * (top / least) ** (step / STEPS)
-        each = predict(basis, replace(asked, keys=keys))
+        each = predict(basis, replace(question, keys=keys))
         busy.append({"keys": keys, **_ends("busy", each.utilisation)})
         for side, wait in zip(SIDES, (each.even_ms, each.random_ms), strict=True):
             waits.append({"keys": keys, "events": side, **_ends("p99", wait)})
     span = alt.Scale(type="log", domain=[least, top], nice=False)
     x = alt.X(
-        "keys:Q", scale=span, axis=style.keys_axis("keys on all shards" if asked.shards > 1 else "keys")
+        "keys:Q", scale=span, axis=style.keys_axis("keys on all shards" if question.shards > 1 else "keys")
     )
     known = [row[name] for row in waits for name in ("p99_low", "p99_high")]
     scale = style.log_scale([*known, found.even_ms.low])

@@ -25,18 +25,18 @@ BUSY = 0.7
 DISAGREE, LITTLE = 0.1, 0.2
 """The server's own clock and its CPU time are put side by side if they differ by more than this share of the CPU time;
 a thread that is busy for a smaller share than `LITTLE` is left out."""
-HELD = 0.9
-"""If the server used less of a core than this multiple of its main thread's busy share, it was held: then that share is
-one of what it may use, and its own clock, which goes on while it is held, measures something else."""
+THROTTLED_BELOW = 0.9
+"""If the server used less of a core than this multiple of its main thread's busy share, it was throttled: the share is
+then relative to its CPU limit, and its own clock, which runs on while it is throttled, is not comparable."""
 
 
-def tell(view: RunView, judged: Judged) -> list[Section]:
+def sections(view: RunView, judged: Judged) -> list[Section]:
     """All sections. If no phase was finished, a single section that says so."""
     if not view.run.phases:
         return [
             Section("The scene", [_who(view), "It ended before a phase was measured: there is no story."], [])
         ]
-    sections = [
+    found = [
         the_scene(view),
         what_rose(view),
         where_time_went(view),
@@ -46,22 +46,22 @@ def tell(view: RunView, judged: Judged) -> list[Section]:
         fix(view),
         cannot_tell(view, judged),
     ]
-    return [section for section in sections if section.sentences or section.points]
+    return [section for section in found if section.sentences or section.points]
 
 
 def the_scene(view: RunView) -> Section:
-    """What was run, and under what load."""
+    """The scenario, server and load of the run."""
     facts, phases = view.facts, view.run.phases
     keys = [phase.keys for phase in phases]
     events, reads, probe = (facts.load.get(f"{name}_per_second") for name in ("events", "reads", "probe"))
     few, many = count(min(keys)), count(max(keys))
-    held = few if few == many else f"{few} to {many}"
-    asked = f"{sig(events)} events and " if events else ""
+    keys_held = few if few == many else f"{few} to {many}"
+    events_asked = f"{sig(events)} events and " if events else ""
     lines = [
         _who(view),
-        f"It measured {len(phases)} phases in {count(view.length)} s, with {held} keys on the server. The storefront "
-        f"was asked for {asked}{sig(reads)} reads a second; beside it a bystander sent {sig(probe)} GETs a second on "
-        "schedule, and waited for nobody.",
+        f"It measured {len(phases)} phases in {count(view.length)} s, with {keys_held} keys on the server. The "
+        f"storefront was asked for {events_asked}{sig(reads)} reads a second; beside it a bystander sent {sig(probe)} "
+        "GETs a second on schedule, and waited for nobody.",
     ]
     used = list(dict.fromkeys(phase.strategy for phase in phases))
     if events:
@@ -102,15 +102,15 @@ def _apart(view: RunView) -> float:
     return ratio(view.p99(view.worst), view.p99(view.best)) or 1.0
 
 
-def _row(view: RunView, row: evidence.Row) -> str:
+def _row(view: RunView, row: evidence.Trend) -> str:
     titles = {view.title(phase) for phase in row.phases}
     named = f"“{titles.pop() if len(titles) == 1 else view.group(row.phases[0])}”"
     if row.first:
         by = f"{times(row.last / row.first)}, {row.raised.text(row.first)} → {row.raised.text(row.last)}"
     else:
         by = f"{row.raised.text(row.first)} → {row.raised.text(row.last)}"
-    said = f"{len(row.phases)} phases of {named}, {row.raised.label} raised ({by}): "
-    return said + "; ".join(map(_change, row.changes)) + "."
+    head = f"{len(row.phases)} phases of {named}, {row.raised.label} raised ({by}): "
+    return head + "; ".join(map(_change, row.changes)) + "."
 
 
 def _change(change: evidence.Change) -> str:
@@ -171,8 +171,8 @@ def where_time_went(view: RunView) -> Section:
 def _other_clock(view: RunView) -> list[str]:
     """A line on the phase in which the server's own clock and its CPU time disagree most on how busy it was."""
     found = [(off, phase) for phase in view.run.phases if (off := _clocks_off(phase)) is not None]
-    off, of = max(found, key=lambda each: abs(each[0]), default=(0.0, None))
-    if of is None or abs(off) <= DISAGREE:
+    off, phase = max(found, key=lambda each: abs(each[0]), default=(0.0, None))
+    if phase is None or abs(off) <= DISAGREE:
         return []
     why = (
         "it was at work for longer than it had a core, as where other programs take the core or a page fault waits"
@@ -180,18 +180,18 @@ def _other_clock(view: RunView) -> list[str]:
         else "that clock counts a round of the event loop when it is over, and one that finds no work not at all"
     )
     return [
-        f"By its own clock it was at work {percent(of.active)} of “{view.name(of)}”, by its CPU time "
-        f"{percent(of.utilisation)}: {why}."
+        f"By its own clock it was at work {percent(phase.active)} of “{view.name(phase)}”, by its CPU time "
+        f"{percent(phase.utilisation)}: {why}."
     ]
 
 
 def _clocks_off(phase: PhaseRecord) -> float | None:
     """By how much the server's own clock says more than its CPU time, as a share of that; None if they cannot be
-    compared: one is missing, the thread is hardly busy, or the server was held to a share of a core.
+    compared: one is missing, the thread is hardly busy, or the server was throttled.
     """
     if phase.utilisation is None or phase.active is None or phase.utilisation < LITTLE:
         return None
-    if phase.processes.get("store", phase.utilisation) < HELD * phase.utilisation:
+    if phase.processes.get("store", phase.utilisation) < THROTTLED_BELOW * phase.utilisation:
         return None
     return phase.active / phase.utilisation - 1
 
@@ -263,15 +263,18 @@ def _turn(view: RunView, before: PhaseRecord, after: PhaseRecord) -> str:
         if factor > 1 / ALIKE
         else f"a bystander's p99 rose, {ms(one)} → {ms(two)}"
     )
-    said = [outcome, f"the main thread was busy {percent(before.utilisation)} → {percent(after.utilisation)}"]
+    clauses = [
+        outcome,
+        f"the main thread was busy {percent(before.utilisation)} → {percent(after.utilisation)}",
+    ]
     culprit = evidence.busiest(before)
     name = culprit[0] if culprit else ""
     if name and not 1 / ALIKE < (ratio(after.rate(name), before.rate(name)) or 0.0) < ALIKE:
-        said.append(
+        clauses.append(
             f"{name} was called {short(before.rate(name))} → {short(after.rate(name))} times a second"
         )
     return (
         f"From “{view.name(before)}” to “{view.name(after)}” ({count(before.keys)} and {count(after.keys)} keys): "
-        + "; ".join(said).replace(UNKNOWN, "unknown")
+        + "; ".join(clauses).replace(UNKNOWN, "unknown")
         + "."
     )

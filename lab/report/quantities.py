@@ -47,12 +47,12 @@ _WITH_NAME = {"p99", "p50", "figure", "param", "rate", "exec", "foretold"}
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a name means: a label and a unit for axes, and how to read it from a phase (None: not measured)."""
+    """A quantity by its name: label and unit for axes, and how to read it from a phase (None: not measured)."""
 
     name: str
     label: str
     unit: str
-    of: Callable[[PhaseRecord, LatencyView], Value]
+    read: Callable[[PhaseRecord, LatencyView], Value]
 
     @property
     def axis(self) -> str:

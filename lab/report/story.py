@@ -1,4 +1,4 @@
-"""What the report says at its head and in its tables: the verdict, the claims, what phases and loads measured."""
+"""The head and the tables of the report: verdict, claims, figures of phases and loads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDEST = 7
 
 @dataclass(frozen=True)
 class Figure:
-    """One large number at the head of the page."""
+    """A large number at the head of the page."""
 
     value: str
     label: str
@@ -30,7 +30,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Claimed:
-    """One claim as a sentence of the story."""
+    """A claim as a sentence of the story."""
 
     sign: str
     statement: str
@@ -40,7 +40,7 @@ class Claimed:
 
 
 def heading(view: RunView) -> str:
-    """What people saw; the title of a control, and of a scenario that the lab no longer knows."""
+    """Return the symptom; or the title, for a control and for a scenario that the lab no longer knows."""
     if view.scenario is None or view.facts.refutes or not view.scenario.symptom:
         return view.facts.title
     return f"What people saw: {view.scenario.symptom}"
@@ -90,7 +90,7 @@ def headline(view: RunView) -> list[Figure]:
 
 
 def extremes(view: RunView) -> list[Figure]:
-    """The bystander's p99 at its worst and at its best. Phases are not named: some titles tell the cause."""
+    """The bystander's p99 at its worst and at its best. Phases are not named: some titles reveal the cause."""
     worst, best = view.worst, view.best
     found = []
     if worst:
@@ -102,19 +102,19 @@ def extremes(view: RunView) -> list[Figure]:
 
 def observers(view: RunView) -> list[str]:
     """The observers' p99s in the best and in the worst phase, and how far the probe's two clocks lie apart."""
-    said = []
+    sentences = []
     for phase, where in ((view.best, "at its best"), (view.worst, "at its worst")):
         if phase and (phase is view.worst or view.best is not view.worst):
             probe, sent, app, locust = (ms(value) for value in p99_by_observer(view, phase))
-            said.append(
+            sentences.append(
                 f"A bystander {where} (“{view.name(phase)}”): probe {probe} from the intended time and {sent} from "
                 f"the send time, application {app}, Locust {locust}."
             )
-    return [*said, *clocks(view)]
+    return [*sentences, *clocks(view)]
 
 
 def clocks(view: RunView) -> list[str]:
-    """How far the probe's p99s from the intended time and from the send time lie apart, in a sentence."""
+    """Return a sentence on the difference of the probe's p99s from the intended time and from the send time."""
     apart = [
         (due - sent, phase)
         for phase in view.run.phases
@@ -142,7 +142,7 @@ def listings(view: RunView) -> list[Table]:
 
 
 def figures_by_phase(view: RunView) -> list[Table]:
-    """What tells the phases apart, the p99 in each, how long a search took there, and what its loads measured."""
+    """Return tables of each phase's params, p99, time of a search, and its loads' figures."""
     params = _columns(view, "param", [name for phase in view.run.phases for name in phase.params])
     found = _columns(view, "figure", [name for phase in view.run.phases for name in phase.figures])
     measured = {column.label for column in found}
@@ -174,10 +174,10 @@ def _table(caption: str, view: RunView, columns: Sequence[Quantity], must: Seque
     """A row for each phase; with `must`, only for phases that have at least one of those quantities."""
     rows = []
     for phase in view.run.phases:
-        if must and all(column.of(phase, view.latencies) is None for column in must):
+        if must and all(column.read(phase, view.latencies) is None for column in must):
             continue
         rows.append(
-            [view.name(phase), *(column.text(column.of(phase, view.latencies)) for column in columns)]
+            [view.name(phase), *(column.text(column.read(phase, view.latencies)) for column in columns)]
         )
     headings = ["phase", *(column.label for column in columns)]
     return Table(caption, headings, rows, frozenset(range(1, len(headings))))

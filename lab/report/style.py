@@ -1,4 +1,4 @@
-"""How charts look: large type, black on white, and never a meaning in colour alone.
+"""The style of charts: large type, black on white, and never a meaning in colour alone.
 
 Series differ in dash, in shape and in a label at the line; colour only repeats that.
 """

@@ -20,7 +20,7 @@ SIGNS = {
 
 
 def render(summary: dict[str, Any], spoilers: bool = False) -> str:
-    """The page as HTML, from what summary.json holds. What tells a cause is folded unless `spoilers` is given."""
+    """Return the page as HTML, from the content of summary.json. Causes are folded unless `spoilers` is given."""
     done = {run["scenario"] for run in summary["runs"]}
     servers = sorted({run["server"] for run in summary["runs"] if run["server"]})
     return fill(

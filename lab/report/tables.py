@@ -103,7 +103,7 @@ def validity(view: RunView) -> Table:
 
 
 def key(view: RunView) -> Table:
-    """What the phases were that the page names otherwise."""
+    """Return the titles of the phases that have neutral names in the page."""
     rows = [
         [view.name(phase), phase.title, phase.strategy]
         for phase in view.run.phases
@@ -118,7 +118,7 @@ def _events(per_second: float | None) -> str:
 
 
 def setting(view: RunView) -> Table:
-    """Where and with what the run was made."""
+    """Return the run's scenario, server, host, load and calibration."""
     facts, host, found = view.facts, view.facts.host, view.facts.calibration
     load = facts.load
     known = {
@@ -159,7 +159,7 @@ def setting(view: RunView) -> Table:
 
 
 def started(iso: str) -> str:
-    """When a run began, for people."""
+    """Return the start of a run, for people."""
     try:
         return f"{datetime.fromisoformat(iso):%d %B %Y, %H:%M %Z}"
     except ValueError:

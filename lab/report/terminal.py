@@ -1,4 +1,4 @@
-"""What commands print on a terminal: the catalogue, a verdict, a series of runs."""
+"""Output of commands on a terminal: the catalogue, a verdict, a series of runs."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def show_verdict(console: Console, folder: Path) -> None:
     view = RunView(Run(folder))
     if view.facts.despite_noise:
         console.print(f"noise   started despite noise: {shown(view.facts.despite_noise)}")
-    for said in view.repeated:  # by the phases' names; result.json has their ids
-        console.print(f"again   {shown(said)}")
+    for text in view.repeated:  # by the phases' names; result.json has their ids
+        console.print(f"again   {shown(text)}")
     if result["holds"] is None and view.headline:
         console.print(f"seen    {shown(view.headline['measured'])}")
     console.print()
@@ -79,9 +79,9 @@ def show_verdict(console: Console, folder: Path) -> None:
 
 
 def show_series(console: Console, summary: dict[str, Any], page: Path, spoilers: bool = False) -> None:
-    """Print a row for each run of a series (verdict, headline, seconds, report), from what summary.json holds.
+    """Print a row for each run of a series (verdict, headline, seconds, report), from the content of summary.json.
 
-    What a headline measured names the cause: without `spoilers` its column only says why a run has no verdict.
+    A headline's measurement names the cause: without `spoilers` its column only says why a run has no verdict.
     """
     table = Table(box=None, header_style="bold", pad_edge=False)
     for heading in ("scenario", "verdict", "measured" if spoilers else "no verdict because"):
@@ -89,8 +89,8 @@ def show_series(console: Console, summary: dict[str, Any], page: Path, spoilers:
     table.add_column("seconds", justify="right")
     table.add_column("report", overflow="fold")
     for run in summary["runs"]:
-        said = run["said"] if spoilers or run["error"] or run["invalid"] else ""
-        cells = (run["scenario"], run["verdict"], said, f"{run['seconds']:.0f}", run["report"] or "")
+        text = run["said"] if spoilers or run["error"] or run["invalid"] else ""
+        cells = (run["scenario"], run["verdict"], text, f"{run['seconds']:.0f}", run["report"] or "")
         table.add_row(*map(Text, cells))
     console.print(table)
     console.print()

@@ -1,4 +1,4 @@
-"""One phase over time, from the lines that its loads printed: a panel for each quantity, on one time axis.
+"""A phase over time, from the lines that its loads printed: a panel for each quantity, on one time axis.
 
 No other charts look inside a phase. An incident that comes and goes in seconds shows in no figure of a whole phase.
 """
@@ -24,8 +24,8 @@ LEVELS = ("_ms", "_mb", "in_flight", "away", "keys", "busy")
 
 def lines(view: RunView, chart: Chart) -> list[dict[str, Any]]:
     """The lines of the chart's phase that give their time and the length of their interval."""
-    said = [line for line in view.run.loads if line.get("phase") == chart.x]
-    timed = [line for line in said if _known(line.get("t")) and (_known(line.get("interval_s")) or 0) > 0]
+    given = [line for line in view.run.loads if line.get("phase") == chart.x]
+    timed = [line for line in given if _known(line.get("t")) and (_known(line.get("interval_s")) or 0) > 0]
     # After a stall a line may follow the one before at once: a rate over a few milliseconds means nothing.
     least = statistics.median(line["interval_s"] for line in timed) / 2 if timed else 0.0
     return [line for line in timed if line["interval_s"] >= least]
@@ -47,10 +47,10 @@ def _label(field: str) -> str:
     return f"{name} a second"
 
 
-def _spans(said: Sequence[dict[str, Any]], field: str, began: float) -> list[style.Row]:
+def _spans(given: Sequence[dict[str, Any]], field: str, began: float) -> list[style.Row]:
     """Stretches in which a field is above zero; adjacent ones are merged."""
     spans: list[style.Row] = []
-    for line in said:
+    for line in given:
         if not _known(line.get(field)):
             continue
         start, end = line["t"] - line["interval_s"] - began, line["t"] - began
@@ -63,17 +63,17 @@ def _spans(said: Sequence[dict[str, Any]], field: str, began: float) -> list[sty
 
 def timeseries(view: RunView, chart: Chart) -> style.Chart:
     """Draw the fields that `chart.y` names, separated by blanks; shade stretches in which `chart.by` is above zero."""
-    said = lines(view, chart)
-    began = said[0]["t"] - said[0]["interval_s"] if said else 0.0
-    length = said[-1]["t"] - began if said else 1.0
-    spans = _spans(said, chart.by, began) if chart.by else []
+    given = lines(view, chart)
+    began = given[0]["t"] - given[0]["interval_s"] if given else 0.0
+    length = given[-1]["t"] - began if given else 1.0
+    spans = _spans(given, chart.by, began) if chart.by else []
     fields = chart.y.split()
     panels: list[style.Chart] = []
     for i, field in enumerate(fields):
         labels = i == len(fields) - 1
         along = alt.Axis(title="seconds since the phase began", tickCount=12, grid=False) if labels else None
         scale = alt.Scale(domain=[0, length], nice=False)
-        rows = [{"t": line["t"] - began, "value": _value(line, field)} for line in said]
+        rows = [{"t": line["t"] - began, "value": _value(line, field)} for line in given]
         known = [row["value"] for row in rows if row["value"] is not None]
         steady = field.endswith(LEVELS) and min(known, default=0.0) > max(known, default=0.0) / 2
         heights = (
@@ -111,14 +111,14 @@ def timeseries(view: RunView, chart: Chart) -> style.Chart:
     return stacked
 
 
-def said_in_words(view: RunView, chart: Chart) -> str:
-    """What the chart shows, in words."""
-    said = lines(view, chart)
-    began = said[0]["t"] - said[0]["interval_s"] if said else 0.0
+def description(view: RunView, chart: Chart) -> str:
+    """Describe the chart in words."""
+    given = lines(view, chart)
+    began = given[0]["t"] - given[0]["interval_s"] if given else 0.0
     names = ", ".join(map(_label, chart.y.split()))
     words_ = f"{chart.title}. {names}, over the seconds of the phase."
     if chart.by:
         words_ += (
-            f" {chart.by.capitalize()} in {len(_spans(said, chart.by, began))} stretches, which are shaded."
+            f" {chart.by.capitalize()} in {len(_spans(given, chart.by, began))} stretches, which are shaded."
         )
     return words_

@@ -18,7 +18,7 @@ PLAIN_ARMS = {
     "alone", "base", "calibration", "cost", "cure", "fix", "load", "look", "restart", "return", "scene",
     "storm", "turns",
 }  # fmt: skip
-"""Arms whose names tell nothing of a cause."""
+"""Arms whose names do not reveal a cause."""
 FIT_BELOW = operational.TIME_LEFT
 """Plateaus with a smaller demand lie below the knee: there, and only there, a line is a fair model of p99."""
 
@@ -51,7 +51,7 @@ class RunView:
     """Every figure comes from the run folder; whatever a partial run lacks is None or an empty list.
 
     Charts, tables, symptom and headline are chosen by the scenario, as the lab knows it now. Without `spoilers` phases,
-    bands and switches have names that do not tell the cause.
+    bands and switches have names that do not reveal the cause.
     """
 
     def __init__(self, run: Run, spoilers: bool = True) -> None:
@@ -102,16 +102,16 @@ class RunView:
 
     @property
     def side_before(self) -> str:
-        """What to call the plateaus before the fix."""
+        """The name of the plateaus before the fix."""
         return "index (control)" if self.cause == "index" else self.cause
 
     @property
     def side_after(self) -> str:
-        """What to call the plateaus after the fix."""
+        """The name of the plateaus after the fix."""
         return "index, once more" if self.cause == "index" else "index"
 
     def side(self, phase: PhaseRecord) -> str:
-        """Which side of the comparison a phase is on."""
+        """Return the side of the comparison that a phase is on."""
         return self.side_after if phase.arm in (self.arms.cured, "fix") else self.side_before
 
     @property
@@ -132,7 +132,7 @@ class RunView:
 
     @property
     def repeated(self) -> list[str]:
-        """What is to be said of each phase that was measured more than once, or was disturbed."""
+        """A sentence on each phase that was measured more than once, or was disturbed."""
         return [
             measured_again(phase, self.run.facts.discarded, self.title(phase))
             for phase in self.run.phases
@@ -144,7 +144,7 @@ class RunView:
         return {phase.id: phase for phase in self.scenario.phases} if self.scenario else {}
 
     def group(self, phase: PhaseRecord) -> str:
-        """What to call the phases of a phase's arm: the arm. Without spoilers only if that tells nothing."""
+        """Return the name of a phase's arm; without spoilers a number, unless the name reveals nothing."""
         if self.spoilers or phase.arm in PLAIN_ARMS or phase.arm == self.arms.rising:
             return phase.arm
         arms = list(dict.fromkeys(each.arm for each in self.run.phases))

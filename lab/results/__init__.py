@@ -1,1 +1,1 @@
-"""What a run measured: its folder and schema, numbers, statistics, histograms, the knee, operational laws, cycles."""
+"""A run's measurements: its folder and schema, numbers, statistics, histograms, knee, operational laws, cycles."""

@@ -1,4 +1,4 @@
-"""What a prediction rests on: what a visited key, a call and an event cost one server, as a run measured it."""
+"""The basis of a prediction: the measured cost of a visited key, a call and an event on one server."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ lies within a factor of two of the dearest one."""
 ENOUGH = 6
 """Measurements from which the interval comes from their own spread."""
 OTHER_SEARCHES = ("scan-tagged", "slot")
-"""Strategies that search in a way of their own, which is not predicted from."""
+"""Strategies whose searches differ, so that nothing is predicted from them."""
 QUIET = 0.05
 """Up to this utilisation a server is quiet, if nothing searches."""
 UNFIT = {
     "dragonfly": "serves others in the middle of a search: its p99 cannot be predicted",
     "keydb": "leaves most of a search out of its execution times: from those nothing can be predicted",
 }
-"""Products whose searches the formulas are not about, and why. (KeyDB: see `ServerObserver.scan_cost_us`.)"""
+"""Products whose searches the formulas do not describe, and why. (KeyDB: see `ServerObserver.scan_cost_us`.)"""
 
 
 def why_unfit(product: str) -> str | None:
-    """What keeps a product from being predicted; None if nothing does."""
+    """Return the reason why a product cannot be predicted; None if it can."""
     return next((why for name, why in UNFIT.items() if name in product.lower()), None)
 
 
@@ -58,17 +58,17 @@ class Range:
 CALL_S = Range(5e-6, 15e-6, 35e-6)
 """Time of a call beside its execution (reading, parsing, replying, system calls), where it was not measured: that of
 the runs in docs/runs."""
-KEYS_OF_SCAN = Range(0.35, 0.45, 1.0)
+KEYS_OVER_SCAN = Range(0.35, 0.45, 1.0)
 """Time of a key under KEYS over that under SCAN, which collects keys before it filters them. 0.37 to 0.40 in
 docs/runs/cures, about 0.45 in docs/runs/keys-command; taken as 1 at most."""
-SCAN_OF_KEYS = Range(1.0, 1 / KEYS_OF_SCAN.likely, 1 / KEYS_OF_SCAN.low)
-CALLS_OF_AN_EVENT = {"exact": Range(1, 1, 3), "index": Range(4, 8, 12)}
+SCAN_OVER_KEYS = Range(1.0, 1 / KEYS_OVER_SCAN.likely, 1 / KEYS_OVER_SCAN.low)
+CALLS_PER_EVENT = {"exact": Range(1, 1, 3), "index": Range(4, 8, 12)}
 """Calls that an event takes, where the strategy's cost was not measured: see `app.strategies`."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What a visited key costs (s) at some key counts.
+    """The cost of a visited key (s) at some key counts.
 
     `points`: (keys, seconds of the server's time per key visited). `ratio`: they were measured under another command,
     which costs this much less or more.
@@ -135,7 +135,7 @@ class Costs:
 
         Beyond the largest measured count the cost may stay as it is, or may go on growing by as much for each tenfold
         as it did in the last tenfold, or by `GROWTH` where none was measured: caches and address tables run out at
-        sizes that nothing here tells.
+        sizes that are not known here.
         """
         likely, spread = self._at(keys), self.spread
         most = self._at(self.largest)
@@ -146,10 +146,10 @@ class Costs:
 
 @dataclass(frozen=True)
 class Basis:
-    """What is known of one server and its load.
+    """The known figures of one server and its load.
 
     `source` names where it was measured, in words. `strategy`, `keys`, `events` (a second; 0: unknown) and `count` are
-    what was measured there. `patterns`: searches of one event. `base`: the share of the main thread that everything
+    those of the measured run. `patterns`: searches of one event. `base`: the share of the main thread that everything
     else takes. `costs`: of a visited key, by command. `call_s`: time of a call beside its execution. `event_s`: time of
     a whole event, by strategy that does not search. `floor_ms`: p99 of a bystander without searches. `room_keys`: how
     many keys fit into the memory of the server, or of its machine; None if unknown. `notes`: assumptions behind these
@@ -171,25 +171,25 @@ class Basis:
     notes: tuple[str, ...] = ()
 
     def cost(self, strategy: str) -> Costs:
-        """The costs of the command with which a strategy searches; from the other command's, if it was not measured."""
+        """The costs of the command with which a strategy searches; of the other command if it was not measured."""
         wanted = SEARCHES[strategy]
         if wanted in self.costs:
             return self.costs[wanted]
         [other] = self.costs.values()
-        return Costs(other.points, KEYS_OF_SCAN if wanted == "KEYS" else SCAN_OF_KEYS)
+        return Costs(other.points, KEYS_OVER_SCAN if wanted == "KEYS" else SCAN_OVER_KEYS)
 
     def event(self, strategy: str) -> Range:
         """The time of an event (s) under a strategy that does not search."""
-        return self.event_s.get(strategy) or CALLS_OF_AN_EVENT[strategy].times(self.call_s)
+        return self.event_s.get(strategy) or CALLS_PER_EVENT[strategy].times(self.call_s)
 
 
-def of_run(run: Run, only: Sequence[PhaseRecord] | None = None, calibration: bool = True) -> Basis:
-    """What a run measured: its calibration and all phases, or only these.
+def read_basis(run: Run, only: Sequence[PhaseRecord] | None = None, calibration: bool = True) -> Basis:
+    """Return the costs that a run measured, in its calibration and all phases, or only in these.
 
     `calibration`: use the calibrated cost of a key.
 
     Raises:
-        UsageError: it measured no events that search, or its server is of a kind that the formulas are not about.
+        UsageError: it measured no events that search, or the formulas do not describe its server.
     """
     facts = run.facts
     if why := why_unfit(facts.server if facts.whole_scans else "dragonfly"):
@@ -250,9 +250,9 @@ def _points(
         if phase.strategy == strategy and call_us and phase.keys >= 1:
             visited = min(count, phase.keys) if strategy == "scan" else phase.keys
             yield phase.keys, call_us / 1e6 / visited
-    held, cost = calibrated.get("keys", 0.0), calibrated.get("cost_us_per_key", 0.0)
-    if strategy == "scan" and cost > 0 and 1 <= held <= count:
-        yield held, cost / 1e6
+    keys_held, cost = calibrated.get("keys", 0.0), calibrated.get("cost_us_per_key", 0.0)
+    if strategy == "scan" and cost > 0 and 1 <= keys_held <= count:
+        yield keys_held, cost / 1e6
 
 
 def _executing(phase: PhaseRecord) -> float:
@@ -275,18 +275,18 @@ def _call_s(phases: Iterable[PhaseRecord]) -> Range | None:
 
 def _event_s(strategy: str, phases: Iterable[PhaseRecord], base: float) -> Range | None:
     """Time of an event by name: at least what its own commands take, at most all that is not the base load."""
-    least, all_of_it = [], []
+    least, upper = [], []
     for phase in phases:
         finished = phase.events.get("finished_per_s", 0.0)
         if phase.strategy != strategy or finished <= 0 or phase.utilisation is None:
             continue
         executed = sum(phase.commands.get(name, {}).get("usec", 0.0) for name in WITHOUT_SEARCH[strategy])
         least.append(executed / 1e6 / phase.seconds / finished)
-        all_of_it.append((phase.utilisation - base) / finished)
+        upper.append((phase.utilisation - base) / finished)
     if not least:
         return None
-    low = max(min(least), CALLS_OF_AN_EVENT[strategy].low * CALL_S.low)
-    return Range(low, max(low, median(all_of_it)), max(low, *all_of_it))
+    low = max(min(least), CALLS_PER_EVENT[strategy].low * CALL_S.low)
+    return Range(low, max(low, median(upper)), max(low, *upper))
 
 
 def _floor_ms(run: Run, phases: Sequence[PhaseRecord]) -> float:
@@ -302,11 +302,11 @@ def _floor_ms(run: Run, phases: Sequence[PhaseRecord]) -> float:
 
 def _key_bytes(phases: Iterable[PhaseRecord]) -> float | None:
     """Resident bytes that one more key takes, between the phases with the fewest and with the most keys."""
-    held = sorted(
+    keys_held = sorted(
         (phase.keys, phase.memory_mb["store"] * 1e6)
         for phase in phases
         if phase.strategy in SEARCHES and "store" in phase.memory_mb
     )
-    if len(held) < 2 or held[-1][0] < 2 * held[0][0] or held[-1][1] <= held[0][1]:
+    if len(keys_held) < 2 or keys_held[-1][0] < 2 * keys_held[0][0] or keys_held[-1][1] <= keys_held[0][1]:
         return None
-    return (held[-1][1] - held[0][1]) / (held[-1][0] - held[0][0])
+    return (keys_held[-1][1] - keys_held[0][1]) / (keys_held[-1][0] - keys_held[0][0])

@@ -1,7 +1,7 @@
 """Finds the three phases of each eviction cycle in a load's samples of the server: by memory and evictions alone.
 
 Latencies and response rates are not used, so claims about them are not circular. The cycles are located by memory
-first; what clients waited in each phase is looked up afterwards.
+first; the clients' waits in each phase are looked up afterwards.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FREED = 0.01
 
 
 @dataclass(frozen=True)
-class Sample:
+class CycleSample:
     """One short interval that ends at `t`, as the crowd load and the server's INFO report it.
 
     Counts are those of the interval. Levels (in flight, keys, memory in MB) are those at its end. `clients_mb` is
@@ -47,7 +47,7 @@ class Sample:
         return self.t - self.interval_s
 
 
-Stretch = tuple[Sample, ...]
+Stretch = tuple[CycleSample, ...]
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ class Cycle:
     recovery: Stretch
 
 
-def sample_of(line: dict[str, Any]) -> Sample | None:
+def read_sample(line: dict[str, Any]) -> CycleSample | None:
     """The sample in a line of the crowd load; None for another line. Raises `ValueError` when a figure is unusable."""
     try:
-        found = {name: line[name] for name in Sample.__dataclass_fields__}
+        found = {name: line[name] for name in CycleSample.__dataclass_fields__}
     except KeyError:
         return None
     for name, value in found.items():
@@ -70,20 +70,20 @@ def sample_of(line: dict[str, Any]) -> Sample | None:
             raise ValueError(f"{name} is no number")
     if not (found["interval_s"] > 0 and found["limit_mb"] > 0):
         raise ValueError("interval_s and limit_mb should be above 0")
-    return Sample(**found)
+    return CycleSample(**found)
 
 
-def seconds(samples: Sequence[Sample]) -> float:
+def seconds(samples: Sequence[CycleSample]) -> float:
     """Total length of the samples, in seconds."""
     return sum(sample.interval_s for sample in samples)
 
 
-def rate(samples: Sequence[Sample]) -> float:
+def rate(samples: Sequence[CycleSample]) -> float:
     """Answers per second."""
     return sum(sample.answered for sample in samples) / max(seconds(samples), 1e-9)
 
 
-def cost_us(samples: Sequence[Sample]) -> float:
+def cost_us(samples: Sequence[CycleSample]) -> float:
     """CPU time of the main thread per answer, in µs."""
     return (
         sum(sample.busy * sample.interval_s for sample in samples)
@@ -92,12 +92,12 @@ def cost_us(samples: Sequence[Sample]) -> float:
     )
 
 
-def evicted_per_insert(samples: Sequence[Sample]) -> float:
+def evicted_per_insert(samples: Sequence[CycleSample]) -> float:
     """Entries evicted per entry inserted. All entries have one size, so inserts alone need 1."""
     return sum(sample.evicted for sample in samples) / max(sum(sample.inserted for sample in samples), 1)
 
 
-def bursts_at(samples: Sequence[Sample]) -> list[tuple[int, int]]:
+def bursts_at(samples: Sequence[CycleSample]) -> list[tuple[int, int]]:
     """Indices of the first and last sample of each burst of evictions, inside a whole cycle or not."""
     evicting = [i for i, sample in enumerate(samples) if sample.evicted]
     found: list[tuple[int, int]] = []
@@ -110,7 +110,7 @@ def bursts_at(samples: Sequence[Sample]) -> list[tuple[int, int]]:
     return found
 
 
-def cycles(samples: Sequence[Sample]) -> list[Cycle]:
+def cycles(samples: Sequence[CycleSample]) -> list[Cycle]:
     """All whole cycles in the samples, in order.
 
     A cycle is whole if memory first climbed to its limit, was full while keys were evicted, and then fell without
@@ -129,12 +129,12 @@ def cycles(samples: Sequence[Sample]) -> list[Cycle]:
             tuple(samples[first : last + 1]),
             tuple(samples[last + 1 : low + 1]),
         )
-        if _whole(cycle):
+        if _is_whole(cycle):
             found.append(cycle)
     return found
 
 
-def _whole(cycle: Cycle) -> bool:
+def _is_whole(cycle: Cycle) -> bool:
     if not cycle.healthy or not cycle.recovery:
         return False
     limit = cycle.burst[0].limit_mb
@@ -144,7 +144,7 @@ def _whole(cycle: Cycle) -> bool:
     return climbed and full and freed
 
 
-def below_limit(samples: Sequence[Sample]) -> int:
+def below_limit(samples: Sequence[CycleSample]) -> int:
     """Entries evicted in bursts that began below the limit: memory was full neither before nor after the first sample.
 
     Only the start of a burst is tested. A sample reads memory at its end. While the server evicts, reads requests and

@@ -2,7 +2,7 @@
 
 Types are in `lab.results.schema`.
 
-run.json      what was run, where, its plan, and what each phase did (rewritten whole after every phase)
+run.json      the run's facts, its plan, and a record of each phase (rewritten whole after every phase)
 samples.csv   one row a second, for people and for the timeline
 probe.hlog    latency of every probe in short intervals (HdrHistogram log, microseconds, tags
               NAME-intended and NAME-service)
@@ -61,7 +61,7 @@ Latencies = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """What a probe recorded between two moments (unix seconds); latencies in µs."""
+    """A probe's latencies (µs) between two moments (unix seconds)."""
 
     start: float
     end: float
@@ -118,7 +118,7 @@ class RunWriter:
         self._write(self._samples, ",".join(_cell(value) for value in values) + "\n")
 
     def _widen(self, more: list[str]) -> None:
-        """Write samples.csv anew with more columns, in one piece."""
+        """Rewrite samples.csv with more columns, in one piece."""
         path, part = self.folder / "samples.csv", self.folder / "samples.part"
         try:
             self._samples.close()

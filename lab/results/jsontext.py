@@ -1,4 +1,4 @@
-"""JSON from outside: files that somebody may have altered, lines of other processes."""
+"""JSON from outside: files that may have been altered, lines of other processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def parse(text: str | bytes) -> Any:
-    """What a JSON text says.
+    """Return the value of a JSON text.
 
     Raises:
         ValueError: The text is no JSON, or it has brackets in brackets, deeper than Python reads. (`json.loads` raises

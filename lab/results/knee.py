@@ -1,4 +1,4 @@
-"""The arithmetic of the knee: what a scanned key costs, and the event rate that saturates the server.
+"""The arithmetic of the knee: the cost of a scanned key, and the event rate that saturates the server.
 
 The server is busy a share U = U₀ + λ · P · N · c of the time: λ events a second, P patterns for each, N keys,
 c seconds of its CPU for each key visited, U₀ for everything else. It saturates where U = 1, so at
@@ -15,7 +15,7 @@ PATTERNS_PER_EVENT = 3
 def cost_of_each(busy_s: float, base_share: float, elapsed_s: float, count: float) -> float:
     """Seconds of the server's time per key visited, or per event, after subtracting the base load's share.
 
-    Zero or negative when the scans' work cannot be told from the base load.
+    Zero or negative when the scans' work is lost in the noise of the base load.
     """
     return (busy_s - base_share * elapsed_s) / count
 

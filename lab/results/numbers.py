@@ -65,7 +65,7 @@ def size(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """A share near 100 %, with enough digits to tell it from 100 %; given as a fraction of one."""
+    """A share near 100 %, with enough digits to differ from 100 %; given as a fraction of one."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
     if value < 0.995:

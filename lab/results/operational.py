@@ -66,8 +66,8 @@ def demand(phase: PhaseRecord, facts: RunFacts) -> float | None:
     served = phase.rate("SCAN")
     if not served:
         return phase.utilisation
-    asked = offered * PATTERNS_PER_EVENT * math.ceil(phase.keys / facts.scan_count)
-    return phase.utilisation * max(1.0, asked / served)
+    calls = offered * PATTERNS_PER_EVENT * math.ceil(phase.keys / facts.scan_count)
+    return phase.utilisation * max(1.0, calls / served)
 
 
 def predicted_demand(phase: PhaseRecord, facts: RunFacts) -> float | None:
@@ -91,9 +91,11 @@ def knee(run: Run, arm: str) -> float | None:
 
 
 def _knee(
-    plateaus: Sequence[PhaseRecord], facts: RunFacts, asked: Callable[[PhaseRecord, RunFacts], float | None]
+    plateaus: Sequence[PhaseRecord],
+    facts: RunFacts,
+    demand_of: Callable[[PhaseRecord, RunFacts], float | None],
 ) -> float | None:
-    loads = [(phase.keys, asked(phase, facts)) for phase in plateaus]
+    loads = [(phase.keys, demand_of(phase, facts)) for phase in plateaus]
     known = [(keys, load) for keys, load in loads if load is not None and keys > 0]
     base = facts.calibration.get("base_utilisation", 0.0) / capacity(facts)
     return stats.saturation([keys for keys, _ in known], [load for _, load in known], base, NEAR)

@@ -22,7 +22,7 @@ RANDOM_TO = 0.85
 """Up to this utilisation `formulas.wait_at_random` agrees with the simulation within 10 %. At 0.9 it is a fifth too
 high: in a few thousand events from a calm beginning the queue does not get as long as in the long run."""
 SIMULATED_TO = 1.5
-"""Up to this utilisation p99 is simulated. With more, it only tells how long the overload has lasted."""
+"""Up to this utilisation p99 is simulated. With more, it only shows how long the overload has lasted."""
 EVENTS = 2000
 """Events that are simulated, from a calm beginning."""
 PAGES = 20
@@ -36,7 +36,7 @@ MOST_KEYS = 1e18
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be predicted: `keys` in all, `events` a second in all, COUNT of SCAN, number of shards, strategy."""
+    """The case to predict: `keys` in all, `events` a second in all, COUNT of SCAN, number of shards, strategy."""
 
     keys: float
     events: float
@@ -120,7 +120,7 @@ ENDS: tuple[Callable[[Range], float], ...] = (
 
 
 def predict(basis: Basis, question: Question) -> Prediction:
-    """Answer the question from what was measured."""
+    """Answer the question from the measured costs."""
     works = [_work(basis, question, question.keys, end) for end in ENDS]
     searching = question.strategy in SEARCHES
     even, at_random = (
@@ -149,11 +149,11 @@ def _work(basis: Basis, question: Question, keys: float, end: Callable[[Range], 
     if question.strategy not in SEARCHES:
         event_s = end(basis.event(question.strategy))
         return _Work(event_s, event_s, question.events / question.shards, base, 1, 1)
-    held = max(1.0, keys / question.shards)
-    visited = held if question.strategy == "keys" else min(held, question.count)
-    pages = math.ceil(held / visited)
-    cost_s, call_s = end(basis.cost(question.strategy).at(held)), end(basis.call_s)
-    walk_s = held * cost_s + (pages + 1) * call_s  # the last call deletes what was found
+    shard_keys = max(1.0, keys / question.shards)
+    visited = shard_keys if question.strategy == "keys" else min(shard_keys, question.count)
+    pages = math.ceil(shard_keys / visited)
+    cost_s, call_s = end(basis.cost(question.strategy).at(shard_keys)), end(basis.call_s)
+    walk_s = shard_keys * cost_s + (pages + 1) * call_s  # the last call deletes what was found
     unit_s = basis.patterns * min(walk_s, visited * cost_s + call_s)
     return _Work(basis.patterns * walk_s, unit_s, question.events, base, basis.patterns, pages)
 
@@ -174,8 +174,8 @@ def _knee_keys(basis: Basis, question: Question, end: Callable[[Range], float]) 
 
 
 def _assumptions(basis: Basis, question: Question) -> list[str]:
-    """Everything that was taken for granted, a sentence each."""
-    said = [
+    """Return every assumption, a sentence each."""
+    sentences = [
         "one thread executes every command, and it has a whole core for itself",
         f"everything else takes {numbers.share(basis.base)} of that thread's time"
         + (f", evenly spread over the {question.shards:,} shards" if question.shards > 1 else "")
@@ -186,7 +186,7 @@ def _assumptions(basis: Basis, question: Question) -> list[str]:
     if question.strategy in SEARCHES:
         costs, each = basis.cost(question.strategy), question.keys / question.shards
         few = len(costs.points) < ENOUGH
-        said.append(
+        sentences.append(
             f"the cost of a visited key is known within a factor of {costs.spread:.2f}: "
             + (
                 "the speed of memory changes by a third within seconds"
@@ -195,7 +195,7 @@ def _assumptions(basis: Basis, question: Question) -> list[str]:
             )
         )
         if each > 1.05 * costs.largest:
-            said.append(
+            sentences.append(
                 f"a key among {each:,.0f} costs as much as among {costs.largest:,.0f}, the most that was measured, or "
                 + (
                     "goes on growing by as much for each tenfold as in the last one"
@@ -204,50 +204,50 @@ def _assumptions(basis: Basis, question: Question) -> list[str]:
                 )
             )
         if costs.ratio.high != costs.ratio.low:
-            said.append(
+            sentences.append(
                 f"{SEARCHES[question.strategy]} visits a key in {costs.ratio.low:.2f} to {costs.ratio.high:.2f} of the "
                 "time that the measured command takes"
             )
         what = "one search" if basis.patterns == 1 else f"{basis.patterns} searches, all begun at once"
-        said.append(f"an event is {what}; clients ask for the next page at once, and none gives up")
-        said.append(
+        sentences.append(f"an event is {what}; clients ask for the next page at once, and none gives up")
+        sentences.append(
             f"a call takes {numbers.us(basis.call_s.low * 1e6)} to {numbers.us(basis.call_s.high * 1e6)} beside its "
             "execution"
         )
         if question.shards > 1:
-            said.append("keys are spread evenly over the shards, and every search goes to every shard")
+            sentences.append("keys are spread evenly over the shards, and every search goes to every shard")
     else:
         how = (
             "as it was measured"
             if question.strategy in basis.event_s
             else ("from the calls it takes: it was not measured")
         )
-        said.append(f"an event of `{question.strategy}` costs the same at any number of keys, {how}")
+        sentences.append(f"an event of `{question.strategy}` costs the same at any number of keys, {how}")
         if question.shards > 1:
-            said.append(
+            sentences.append(
                 "a user's entries are all on one shard (hash tags), so an event goes to that one only"
             )
     # Events that do not search are shared by the shards, and each is simulated with its own.
     rate = question.events if question.strategy in SEARCHES else question.events / question.shards
-    said.append(
+    sentences.append(
         "events at even distances wait for no other event; at random moments they do (at work they come at random, or "
         f"worse). From a utilisation of {TIME_LEFT:g} on, and of {RANDOM_TO:g} at random moments, p99 is simulated, "
         f"over {EVENTS:,} events ({numbers.ms(1000 * EVENTS / rate)}) from a calm beginning"
     )
-    return said
+    return sentences
 
 
 def _warnings(basis: Basis, question: Question, work: _Work) -> list[str]:
-    said = []
+    sentences = []
     each = question.keys / question.shards
     if basis.room_keys and each > basis.room_keys:
-        said.append(
+        sentences.append(
             f"more keys than memory: {each:,.0f} on each shard, and about {basis.room_keys:,.0f} fit into the memory "
             "of a server like the measured one"
         )
     if work.utilisation > SIMULATED_TO:
-        said.append(
+        sentences.append(
             f"{numbers.times(work.utilisation)} what a server can do arrives: for each second of that a bystander "
             f"waits {numbers.ms(1000 * (work.utilisation - 1))} longer"
         )
-    return said
+    return sentences

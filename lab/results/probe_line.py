@@ -32,15 +32,15 @@ def read_probe_line(raw: str | bytes) -> dict[str, Any] | None:
 
 
 def _wrong(line: object) -> str:
-    """What is wrong with a line, in words; empty if nothing is."""
+    """Return the first error of a line, in words; empty if there is none."""
     if not isinstance(line, dict):
         return f"{line!r:.40} in place of an object"
     for name in NUMBERS:
         value = line.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LAST_SECOND:
             return f"{name} is {value!r:.40}"
-    if not isinstance(told := line.get("last_error", ...), str | None):
-        return "last_error is missing" if told is ... else f"last_error is {told!r:.40}"
+    if not isinstance(reported := line.get("last_error", ...), str | None):
+        return "last_error is missing" if reported is ... else f"last_error is {reported!r:.40}"
     for name in HISTOGRAMS:
         text = line.get(name)
         if not isinstance(text, str):

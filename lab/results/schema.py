@@ -1,4 +1,4 @@
-"""What a run folder holds, as types: what run.json may say, and the columns of the files beside it.
+"""The run folder as types: the fields of run.json, and the columns of the files beside it.
 
 `read_facts` refuses a file that does not fit, with one line that names file, field and what was expected.
 `docs/run-folder.md` and `docs/run.schema.json` are made from this module (`make docs`).
@@ -50,7 +50,7 @@ STRICT = ConfigDict(extra="forbid", strict=True, validate_default=True)
 
 @dataclass
 class Mark:
-    """Something that was done to the scene: a restart, a switch of the strategy."""
+    """An intervention in the run: a restart, a switch of the strategy."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     t: Moment
@@ -60,12 +60,12 @@ class Mark:
 
 @dataclass
 class PlannedPhase:
-    """What one phase was to do, written down before anything was measured.
+    """The plan of one phase, written before anything was measured.
 
     `keys`: cached entries. `seconds`: the shortest length of the measurement; 0 where the phase's loads end it.
     `events`: the offered share of the run's events, or, with `events_from`, a multiple of an earlier phase's figure,
     written PHASE[FIGURE]. `probes`: names of the probes beside the main one, without those of a replica, which a stack
-    may lack. `loads`: names of the phase's own loads. `params`: figures by which claims tell phases apart.
+    may lack. `loads`: names of the phase's own loads. `params`: figures by which claims distinguish phases.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -83,16 +83,16 @@ class PlannedPhase:
 
 @dataclass
 class PhaseRecord:
-    """What one phase did. Times are unix seconds.
+    """The measurements of one phase. Times are unix seconds.
 
     `commands`: the server's counters over the phase, `commands[NAME] = {"calls": n, "usec": execution time}`.
     `utilisation`: busy share of the server's main thread, from its CPU time. `active`: the share of the time in which
-    it was at work by the server's own clock; None where the server does not tell. `forecasts`: demands predicted from
-    part of the load, just before and just after the phase (see `lab.runner.calibration`); empty where nothing was
+    it was at work by the server's own clock; None where the server does not report it. `forecasts`: demands predicted
+    from part of the load, just before and just after the phase (see `lab.runner.calibration`); empty where nothing was
     predicted. `events`: invalidation events offered and finished per second, those in flight at the end, and failed
     requests; where forecasts were made also `server_s`, the server's CPU time per event, measured until all were done.
     `client_p99_ms`: p99 of a GET as other observers saw it: `app` (its own histogram) and `locust` (the HTTP request).
-    `machine`: shares of the machine's cores, and for how long server and probe waited for one, where the system tells
+    `machine`: shares of the machine's cores, and for how long server and probe waited for one, where the system reports
     it (`lab.server.processes.CpuMeter`). `params`: the scenario's figures of the phase. `figures`: what its loads
     measured, and of a cluster the counters of each node (`lab.stacks.cluster`). `attempt`: the number of this
     measurement of the phase, from 1. `unfair`: why the measurement was not fair, in clauses (`lab.claims.fairness`).
@@ -218,8 +218,8 @@ def _first(error: ValidationError) -> str:
         return f"{where} is missing"
     if where == "schema":
         return f"schema is {first['input']!r:.20}, and this version of the lab reads {SCHEMA}"
-    said = first["msg"].removeprefix("Value error, ")
-    return f"{where or 'its content'}: {said[0].lower()}{said[1:]}, not {first['input']!r:.40}"
+    text = first["msg"].removeprefix("Value error, ")
+    return f"{where or 'its content'}: {text[0].lower()}{text[1:]}, not {first['input']!r:.40}"
 
 
 # -- the files beside run.json -----------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ TEXT, NUMBER = "text", "number"
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: what it holds, whether text or number, and whether a cell may be empty."""
+    """A column of a table: its meaning, whether it holds text or numbers, and whether a cell may be empty."""
 
     name: str
     kind: str
@@ -322,12 +322,12 @@ def check_table(
     """
     known = {column.name: column for column in columns}
     if "get_per_s" in known:
-        known = {name: Column(name, NUMBER, "of another command") for name in _of_commands(head)} | known
+        known = {name: Column(name, NUMBER, "of another command") for name in _command_columns(head)} | known
     missing = [name for name in known if name not in head and name not in OLDER]
     unknown = [name for name in head if name not in known]
     if (head or rows) and (missing or unknown):
-        said = f"column {missing[0]} is missing" if missing else f"column {unknown[0]!r:.40} is unknown"
-        raise UsageError(f"{path}: {said}.")
+        text = f"column {missing[0]} is missing" if missing else f"column {unknown[0]!r:.40} is unknown"
+        raise UsageError(f"{path}: {text}.")
     before = -math.inf
     for number, row in enumerate(rows, start=2):
         for name in head:
@@ -341,7 +341,7 @@ def check_table(
             before = moment
 
 
-def _of_commands(head: Iterable[str]) -> set[str]:
+def _command_columns(head: Iterable[str]) -> set[str]:
     """The columns that come as a pair for one command, whatever its name."""
     found = Counter(match[1] for name in head if (match := MORE.fullmatch(name)))
     return {
@@ -350,7 +350,7 @@ def _of_commands(head: Iterable[str]) -> set[str]:
 
 
 def _wrong_cell(column: Column, cell: object) -> str | None:
-    """What a wrong cell should be instead, as the end of a sentence; None if the cell is right."""
+    """Return what a wrong cell should be instead, as the end of a sentence; None if the cell is right."""
     if not isinstance(cell, str):
         return f"{'a number' if column.kind == NUMBER else 'text'}, but the line ends before this column"
     if not cell:

@@ -1,4 +1,4 @@
-"""Simulates the turns of a server's loop under searches: what a bystander waits where no formula holds.
+"""Simulates the turns of a server's loop under searches: a bystander's wait where no formula holds.
 
 One turn executes every call that has arrived, and sends the replies at its end, as Redis and Valkey do. Each event has
 one walk for each pattern, all begun at once; a walk asks for its next page after the reply to the last. Clients take
@@ -6,9 +6,9 @@ replies one after the other, `gap_s` for each. A bystander's request takes no ti
 it is answered at the end of the next turn, or at the end of this one if nothing else has arrived by then.
 
 The simulation is a heap and a loop. A library for discrete events (SimPy) would have a process for every walk, and
-would have to be told that a turn takes all that waits: more code than this, and another dependency.
+would need a rule that a turn takes all waiting calls: more code than this, and another dependency.
 
-It is deterministic: random moments come from a seed. Bystanders are not drawn, but asked at evenly spread moments.
+It is deterministic: random moments come from a seed. Bystanders' requests come at evenly spread moments.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Moments = NDArray[np.float64]
-ASKED = 100_000
+MOMENTS = 100_000
 """Moments at which a bystander asks, over the whole simulated time."""
 
 
 def arrivals(events_per_second: float, events: int, even: bool, seed: int) -> list[float]:
-    """When the events arrive (s): at even distances, or at random moments (Poisson)."""
+    """Return the moments at which the events arrive (s): at even distances, or at random moments (Poisson)."""
     if even:
         return [number / events_per_second for number in range(1, events + 1)]
     dice, now, found = random.Random(seed), 0.0, []
@@ -39,7 +39,7 @@ def arrivals(events_per_second: float, events: int, even: bool, seed: int) -> li
 def turns(
     events: Sequence[float], patterns: int, pages: int, page_s: float, gap_s: float
 ) -> tuple[Moments, Moments]:
-    """When each turn begins and ends (s), until all events that arrive at these moments are done."""
+    """Return the beginnings and ends of all turns (s), until all events that arrive at these moments are done."""
     calls = [(moment, walk, pages) for moment in events for walk in range(patterns)]
     heapq.heapify(calls)
     begins: list[float] = []
@@ -62,14 +62,14 @@ def turns(
     return np.array(begins), np.array(ends)
 
 
-def waits(begins: Moments, ends: Moments, until: float, asked: int = ASKED) -> Moments:
-    """What bystanders wait (s) who ask at evenly spread moments from 0 to `until`; the turns are those of `turns`."""
-    moments = (np.arange(asked) + 0.5) * until / asked
+def waits(begins: Moments, ends: Moments, until: float, count: int = MOMENTS) -> Moments:
+    """Return the waits (s) of bystanders at evenly spread moments from 0 to `until`; the turns are those of `turns`."""
+    moments = (np.arange(count) + 0.5) * until / count
     turn = np.maximum(np.searchsorted(begins, moments, side="right") - 1, 0)
     within = (begins[turn] <= moments) & (moments < ends[turn])
     following = np.minimum(turn + 1, len(begins) - 1)
-    at_once = begins[following] <= ends[turn]
-    answered = np.where(at_once, ends[following], ends[turn])
+    follows_at_once = begins[following] <= ends[turn]
+    answered = np.where(follows_at_once, ends[following], ends[turn])
     return np.where(within, answered - moments, 0.0)
 
 

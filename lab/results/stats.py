@@ -90,9 +90,9 @@ class _Sorted:
         """p99 in ms of each resample. A row holds the numbers of its intervals; the result is NaN if all are empty."""
         at_once = max(1, ROOM // max(1, len(self._values)))
         parts = [chosen[start : start + at_once] for start in range(0, len(chosen), at_once)]
-        return np.concatenate([self._of(part) for part in parts])
+        return np.concatenate([self._p99s_of_block(part) for part in parts])
 
-    def _of(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _p99s_of_block(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
         rows = np.arange(len(chosen))[:, np.newaxis]
         cells = (chosen + rows * self._count).ravel()
         times = np.bincount(cells, minlength=chosen.size).reshape(chosen.shape)
@@ -125,9 +125,9 @@ def saturation(
     and the geometric mean by a smaller one. (A line with a free intercept would rest on its outermost points.) None
     with fewer than `least` points whose y lies inside `window`.
     """
-    said = [
+    estimates = [
         a * (1 - base) / (b - base)
         for a, b in zip(x, y, strict=True)
         if window[0] <= b <= window[1] and b > base
     ]
-    return float(np.exp(np.mean(np.log(said)))) if len(said) >= least else None
+    return float(np.exp(np.mean(np.log(estimates)))) if len(estimates) >= least else None

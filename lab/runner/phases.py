@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from lab.claims.planned import keys_are_judged, keys_beside
+from lab.claims.planned import keys_are_judged, keys_tolerance
 from lab.claims.validity import FEWEST_EVENTS, why_lost
 from lab.errors import StackError
 from lab.results.folder import Mark, PhaseRecord, Run, RunFacts, RunWriter
@@ -46,13 +46,13 @@ def too_many_to_begin(phase: Phase, planned: int, keys: int) -> bool:
     emptied every further attempt would have more keys than planned, and fail.
     """
     judged = keys_are_judged(planned, phase.strategy, bool(phase.loads))
-    return judged and keys > planned + keys_beside(planned) / 2
+    return judged and keys > planned + keys_tolerance(planned) / 2
 
 
 def most_others(plan: Iterable[PlannedPhase]) -> float:
     """The most keys of others that a run may begin with, by its phase with the fewest keys; infinite if none counts."""
     counted = [p.keys for p in plan if keys_are_judged(p.keys, p.strategy, bool(p.loads))]
-    return keys_beside(min(counted)) / 2 if counted else math.inf
+    return keys_tolerance(min(counted)) / 2 if counted else math.inf
 
 
 def too_few_to_begin(phase: Phase, filled: int, taken: float) -> bool:

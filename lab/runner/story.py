@@ -30,7 +30,7 @@ def tell(folder: Path) -> int:
 def read(folder: Path) -> tuple[list[Section], Verdict]:
     """The story and the verdict of a run folder. Raises `UsageError` when it is not a run folder, or is damaged."""
     from lab.report.conclusions import Judged
-    from lab.report.prose import tell as sentences
+    from lab.report.prose import sections
     from lab.report.view import RunView
     from lab.results.folder import Run
     from lab.runner.judging import reach
@@ -38,7 +38,7 @@ def read(folder: Path) -> tuple[list[Section], Verdict]:
     run = Run(folder)
     try:
         verdict = reach(run)
-        return sentences(RunView(run), Judged.of(verdict)), verdict
+        return sections(RunView(run), Judged.from_verdict(verdict)), verdict
     except LabError:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:

@@ -56,25 +56,25 @@ def single_events(strategy: str) -> LoadSpec:
     return LoadSpec("events", "freshness", (*where, *what), self_terminating=True)
 
 
-def phases(ways: dict[str, str]) -> tuple[Phase, ...]:
+def phases(strategies: dict[str, str]) -> tuple[Phase, ...]:
     """A pair of phases for each way. `ways` maps a way to the strategy that is used; a control uses another one."""
     look = LoadSpec(
         "look", "freshness",
         ("--storefront", "{web}", "--first-user", "{beyond}", "--users", "0", "--seconds", "{seconds}"),
         self_terminating=True,
     )  # fmt: skip
-    first = ways[cures.CAUSE]
+    first = strategies[cures.CAUSE]
     found = [Phase("base", "base", "nothing cached", first, 0.0, 0.25, events=0.0, loads=(look,))]
-    for number, (way, strategy) in enumerate(ways.items(), start=1):
-        name = way if way == strategy else f"{strategy} in place of {way}"
+    for number, (named, strategy) in enumerate(strategies.items(), start=1):
+        name = named if named == strategy else f"{strategy} in place of {named}"
         found += [
             Phase(
-                f"{way}-cost", "cost", f"{name}: event by event", strategy, 1.0,
-                empty=way in planned.OWN_LAYOUT, events=0.0, loads=(single_events(strategy),),
+                f"{named}-cost", "cost", f"{name}: event by event", strategy, 1.0,
+                empty=named in planned.OWN_LAYOUT, events=0.0, loads=(single_events(strategy),),
                 neutral=f"way {number}: event by event",
             ),
             Phase(
-                f"{way}-load", "load", f"{name}: under load", strategy, 1.0,
+                f"{named}-load", "load", f"{name}: under load", strategy, 1.0,
                 neutral=f"way {number}: under load",
             ),
         ]  # fmt: skip
@@ -88,7 +88,7 @@ def staleness(run: Run) -> list[list[str]]:
 
 
 CLAIMS = (
-    *(cures.relieves(way, times=4) for way in cures.CURES),
+    *(cures.relieves(named, times=4) for named in cures.CURES),
     cures.keys_relieves_not(times=4),
     cures.work_ranked(search_times=50, rank_times=1.5),
     cures.sooner_fresh(times=2),
@@ -104,7 +104,7 @@ SCENARIO = Scenario(
     story="scan, keys, index, hash and generation at the same entries and the same load: what bystanders wait, what an "
     "event costs the server, what it leaves in memory, and for how long old values are served.",
     source="the cures of key-growth, named or taken in 'Debugging Redis Latency', and the field's others",
-    phases=phases({way: way for way in cures.WAYS}),
+    phases=phases({named: named for named in cures.STRATEGIES}),
     claims=CLAIMS,
     paces={
         "quick": Pace(plateau_s=4.0, settle_s=0.3, keys=120_000, loads_mb=LOADS_MB),
@@ -179,6 +179,6 @@ CONTROL = replace(
     title="cures with one strategy in all places",
     story="The same phases and load, but every way is the index: nothing differs, and every claim must be refuted.",
     source="no-difference control of cures",
-    phases=phases(dict.fromkeys(cures.WAYS, "index")),
+    phases=phases(dict.fromkeys(cures.STRATEGIES, "index")),
     refutes=True,
 )

@@ -122,12 +122,14 @@ CLAIMS = (
     eviction.responses_drop(share=0.75),
     eviction.more_than_needed(),
     eviction.displaced(keys=0.05, clients=0.20),
-    eviction.gone(
+    eviction.ends_cycle(
         "needs-many-clients", "few-clients", f"{FEW} clients with the same load", 10, at_limit=True
     ),
-    eviction.gone("needs-cpu", "spare-cpu", f"{PART_OF_LOAD:.0%} of the load", 10, at_limit=True),
-    eviction.gone("needs-full-memory", "spare-memory", "twice the memory", 10, no_eviction=True),
-    eviction.gone("ttl-cures", "short-ttl", "a shorter time to live, and nothing else", 10, no_eviction=True),
+    eviction.ends_cycle("needs-cpu", "spare-cpu", f"{PART_OF_LOAD:.0%} of the load", 10, at_limit=True),
+    eviction.ends_cycle("needs-full-memory", "spare-memory", "twice the memory", 10, no_eviction=True),
+    eviction.ends_cycle(
+        "ttl-cures", "short-ttl", "a shorter time to live, and nothing else", 10, no_eviction=True
+    ),
 )
 
 SCENARIO = Scenario(

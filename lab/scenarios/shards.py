@@ -36,9 +36,9 @@ SEARCHES = 6
 def grow(arm: str, strategy: str, nodes: int, keys: tuple[float, ...]) -> tuple[Phase, ...]:
     """Growing keys on so many nodes. Each node has a probe of its own."""
     probes = tuple(ProbeSpec(f"node-{node}", node=node) for node in range(2, nodes + 1))
-    said = "one node" if nodes == 1 else f"{nodes} nodes"
+    title = "one node" if nodes == 1 else f"{nodes} nodes"
     return tuple(
-        Phase(f"{arm}-{step}", arm, f"{said}, {share:.0%} of the keys", strategy, share, empty=step == 1 and nodes > 1,
+        Phase(f"{arm}-{step}", arm, f"{title}, {share:.0%} of the keys", strategy, share, empty=step == 1 and nodes > 1,
               probes=probes, params={"shards": float(nodes)}, shards=nodes)
         for step, share in enumerate(keys, start=1)
     )  # fmt: skip
@@ -115,7 +115,7 @@ SCENARIO = Scenario(
               by="param:shards", note="The mean of the nodes. 1 is a node's whole share of a core."),
     ),
     listings=(Listing("The nodes: busy share of what each may use, and share of its periods in which it was held",
-                      shards.HEADINGS, shards.nodes_of),),
+                      shards.HEADINGS, shards.node_rows),),
     fixes=(("three-4", "index"),),
     symptom="three servers instead of one, and some months later the same slow answers",
     cause="every event searches every shard, so each shard has the work of all events",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab import scenarios
-from lab.claims.base import Claim, Finding, need_arm
+from lab.claims.base import Claim, Result, need_arm
 from lab.claims.verdict import write_result
 from lab.results.folder import Run
 from lab.runner.judging import reach
@@ -23,19 +23,17 @@ COUNTS, CROWDS = (10, 1000), (1, 8, 64)
 
 
 def _faster(times: float) -> Claim:
-    def check(run: Run) -> Finding:
+    def check(run: Run) -> Result:
         found = [phase.figures["iteration_s"] for phase in need_arm(run, "sweep", 2)]
         ratio = found[0] / found[-1]
-        return Finding(
-            ratio >= times, f"{ratio:.1f} × ({found[0]:.1f} → {found[-1]:.1f} s)", {"ratio": ratio}
-        )
+        return Result(ratio >= times, f"{ratio:.1f} × ({found[0]:.1f} → {found[-1]:.1f} s)", {"ratio": ratio})
 
     return Claim("faster", "an iteration gets faster with COUNT", f"≥ {times:g} ×", check)
 
 
 def _measured() -> Claim:
-    def check(run: Run) -> Finding:
-        return Finding(bool(need_arm(run, "sweep")), f"{len(run.phases)} phases")
+    def check(run: Run) -> Result:
+        return Result(bool(need_arm(run, "sweep")), f"{len(run.phases)} phases")
 
     return Claim("measured", "something was measured", "≥ 1 phase", check)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab import scenarios
-from lab.claims import Claim, Finding, judge
+from lab.claims import Claim, Result, judge
 from lab.claims.base import Inapplicable
 from lab.claims.verdict import as_result
 from lab.claims.wording import sentence
@@ -78,7 +78,7 @@ def test_figures_of_0_can_be_written() -> None:
 
 def test_a_figure_that_is_no_number_refutes(healthy: Run) -> None:
     """A claim whose figures are not all finite does not hold, whatever it says itself."""
-    claim = Claim("any", "any", "any", lambda _run: Finding(True, "fine", {"ratio": float("nan")}))
+    claim = Claim("any", "any", "any", lambda _run: Result(True, "fine", {"ratio": float("nan")}))
     [outcome] = judge(healthy, [claim])
     assert (outcome.holds, outcome.measured, outcome.figures) == (
         False,
@@ -101,7 +101,7 @@ def test_what_a_server_cannot_answer_is_not_applicable() -> None:
 def test_claim_may_find_itself_inapplicable(healthy: Run) -> None:
     """A claim that raises `Inapplicable` is not applicable, with its own reason."""
 
-    def check(_run: Run) -> Finding:
+    def check(_run: Run) -> Result:
         raise Inapplicable("there is no such counter")
 
     (outcome,) = judge(healthy, [Claim("any", "any", "any", check)])

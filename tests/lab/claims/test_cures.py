@@ -13,7 +13,7 @@ from tests.lab.claims.bending import bent, kept
 def test_every_strategy_has_its_row() -> None:
     """Every strategy has a row with what was measured, in the order of the run."""
     measured, stale = (listing.rows(kept("cures")) for listing in SCENARIO.listings)
-    assert [row[0] for row in measured] == [row[0] for row in stale] == list(cures.WAYS)
+    assert [row[0] for row in measured] == [row[0] for row in stale] == list(cures.STRATEGIES)
     for listing, rows in zip(SCENARIO.listings, (measured, stale), strict=True):
         assert {len(row) for row in rows} == {len(listing.headings)}
         assert all(cell for row in rows for cell in row)
@@ -72,4 +72,4 @@ def test_a_run_without_reads_has_a_dash(bends: dict[str, object]) -> None:
 
 def test_every_strategy_of_the_scenario_is_described() -> None:
     """Every strategy, and no other, has commands to count and an account of what can go stale."""
-    assert set(COMMANDS) == set(STALE) == set(cures.WAYS)
+    assert set(COMMANDS) == set(STALE) == set(cures.STRATEGIES)

@@ -46,7 +46,7 @@ def test_what_is_missing_is_named() -> None:
         base.need_figure(bare, "speed")
     with pytest.raises(Missing, match=r"^phase 'a' does not say its chunk$"):
         base.need_param(bare, "chunk")
-    with pytest.raises(Missing, match=r"^the server does not tell its CPU time$"):
+    with pytest.raises(Missing, match=r"^the server does not report its CPU time$"):
         base.need_utilisation(bare)
     with pytest.raises(Missing, match=r"^0 of at least 2 phases of 'grow' were measured$"):
         base.elevation(latencies([1.0]), "grow")

@@ -9,7 +9,7 @@ import pytest
 from bench.repeat import predicted_again
 from docs.pages.frompredict import cluster_checks
 from lab import scenarios
-from lab.claims.shards import NODES, ONE, THREE, demand, knee, nodes_of, predicted_knee
+from lab.claims.shards import NODES, ONE, THREE, demand, knee, node_rows, predicted_knee
 from tests.lab.claims.bending import bent, kept
 
 
@@ -60,7 +60,7 @@ def test_beyond_the_knee_the_demand_goes_on() -> None:
 
 def test_throttling_is_shown() -> None:
     """The table has a row for each phase: how busy a node was, and in how many of its periods it was held."""
-    rows = nodes_of(kept("shards"))
+    rows = node_rows(kept("shards"))
     assert len(rows) == len(kept("shards").phases)
     assert rows[3][1:] == ["100 %, 99 %", "–", "–"]
     assert rows[6][1:] == ["99 %, 97 %", "100 %, 98 %", "100 %, 98 %"]

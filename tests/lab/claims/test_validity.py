@@ -10,7 +10,7 @@ import pytest
 from app.settings import STRATEGY_ROWS
 from lab.claims.planned import ASKS_FOR, OWN_LAYOUT, SEARCHES
 from lab.claims.verdict import write_result
-from lab.claims.wording import OF_THE_MACHINE
+from lab.claims.wording import MACHINE_CHECKS
 from lab.results.folder import Run, RunFacts
 from lab.runner.judging import reach, validate
 from tests.lab.claims.bending import bent, kept
@@ -47,7 +47,7 @@ def test_what_the_machine_is_to_blame_for_is_a_condition(healthy: Run) -> None:
     """The conditions after which a verdict advises a calmer machine are conditions of a fair run."""
     names = [check.check for check in validate(healthy)]
     assert len(set(names)) == len(names)
-    assert set(names) > OF_THE_MACHINE
+    assert set(names) > MACHINE_CHECKS
 
 
 def test_the_busiest_client_is_named() -> None:

@@ -264,7 +264,7 @@ def test_quantities_read_a_phase(tmp_path: Path) -> None:
     view, phase = RunView(run), run.phases[0]
 
     def read(name: str) -> object:
-        return quantity(name).of(phase, view.latencies)
+        return quantity(name).read(phase, view.latencies)
 
     assert read("keys") == phase.keys
     assert read("p99") == run.p99_ms(phase)

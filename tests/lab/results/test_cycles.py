@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.results.cycles import Sample, below_limit, cycles, evicted_per_insert, rate, sample_of, seconds
+from lab.results.cycles import (
+    CycleSample,
+    below_limit,
+    cycles,
+    evicted_per_insert,
+    rate,
+    read_sample,
+    seconds,
+)
 
 SAMPLE_S = 0.125
 HEALTHY, BURST, RECOVERY = 16, 4, 12
@@ -73,22 +81,22 @@ levels = st.lists(
 )
 
 
-def samples(count: int = 3) -> list[Sample]:
+def samples(count: int = 3) -> list[CycleSample]:
     """Return the samples of `count` cycles, one after the other."""
     lines = [line for i in range(count) for line in cycle(i * CYCLE * SAMPLE_S)]
-    return [found for line in lines if (found := sample_of(line))]
+    return [found for line in lines if (found := read_sample(line))]
 
 
-def flat(**changes: float) -> list[Sample]:
+def flat(**changes: float) -> list[CycleSample]:
     """Return fifty samples of a server that does not change."""
-    return [Sample(**sample(i * SAMPLE_S, **changes)) for i in range(1, 51)]
+    return [CycleSample(**sample(i * SAMPLE_S, **changes)) for i in range(1, 51)]
 
 
 @pytest.mark.parametrize("field", ["interval_s", "limit_mb"])
 def test_a_sample_of_no_length_is_refused(field: str) -> None:
     """A sample of no length, or without a limit of memory, is unusable: figures are divided by both."""
     with pytest.raises(ValueError, match="above 0"):
-        sample_of(sample(1.0, **{field: 0}))
+        read_sample(sample(1.0, **{field: 0}))
 
 
 def test_each_phase_of_each_cycle_is_found() -> None:
@@ -124,7 +132,7 @@ def test_a_pause_at_the_limit_does_not_end_a_burst() -> None:
     """A sample without evictions does not end a burst while memory stays at its limit."""
     lines = cycle(0.0)
     lines[HEALTHY + 1]["evicted"] = 0
-    (found,) = cycles([Sample(**line) for line in lines])
+    (found,) = cycles([CycleSample(**line) for line in lines])
     assert len(found.burst) == BURST
 
 
@@ -148,7 +156,9 @@ def test_evictions_with_room_are_told() -> None:
 def test_how_a_stretch_begins_decides(levels: list[float], evicted: list[int], early: int) -> None:
     """Only the first sample of a burst decides: later ones may end after buffers were freed, below the limit."""
     pairs = enumerate(zip(levels, evicted, strict=True))
-    stretch = [Sample(**sample(i * SAMPLE_S, used_mb=share * LIMIT_MB, evicted=n)) for i, (share, n) in pairs]
+    stretch = [
+        CycleSample(**sample(i * SAMPLE_S, used_mb=share * LIMIT_MB, evicted=n)) for i, (share, n) in pairs
+    ]
     assert below_limit(stretch) == early
 
 
@@ -162,14 +172,14 @@ def test_ratios() -> None:
 
 def test_other_lines_are_no_samples() -> None:
     """A load's last line, which has its figures, is no sample."""
-    assert sample_of({"figures": {"rate": 1.0}}) is None
+    assert read_sample({"figures": {"rate": 1.0}}) is None
 
 
 @given(levels)
 def test_phases_never_overlap_and_cover_no_foreign_evictions(found: list[tuple[float, int]]) -> None:
     """Whatever memory and evictions do, phases are in order, only bursts evict, and recoveries end below bursts."""
     stretch = [
-        Sample(**sample(i * SAMPLE_S, used_mb=share * LIMIT_MB, evicted=evicted))
+        CycleSample(**sample(i * SAMPLE_S, used_mb=share * LIMIT_MB, evicted=evicted))
         for i, (share, evicted) in enumerate(found, start=1)
     ]
     last = -1.0

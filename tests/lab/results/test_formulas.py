@@ -51,7 +51,7 @@ def test_p99_of_recorded_runs_is_what_the_formula_says_or_somewhat_more(run: str
     low, high = TIME_TO_SPARE
     ratios = {}
     for phase in seen.run.facts.phases:
-        value, p99 = foretold.of(phase, seen.latencies), seen.p99(phase)
+        value, p99 = foretold.read(phase, seen.latencies), seen.p99(phase)
         if isinstance(value, float) and p99 and low <= (phase.utilisation or 0) <= high:
             ratios[phase.id] = p99 / value
     assert ratios
@@ -62,7 +62,7 @@ def test_beyond_the_knee_the_formula_fails_as_the_guide_says() -> None:
     """On the last plateau of the main incident events wait for events, and p99 is over three times the formula's."""
     seen = RunView(Run(RUNS / "key-growth-standard"))
     top = seen.run.arm("grow")[-1]
-    value, p99 = quantity("foretold:SCAN").of(top, seen.latencies), seen.p99(top)
+    value, p99 = quantity("foretold:SCAN").read(top, seen.latencies), seen.p99(top)
     assert isinstance(value, float)
     assert p99 is not None
     assert p99 > 3 * value
@@ -72,7 +72,7 @@ def test_a_phase_without_the_command_or_without_events_foretells_nothing() -> No
     """A phase under the index has no SCAN, so the formula gives nothing for it."""
     seen = RunView(Run(RUNS / "key-growth"))
     index = seen.run.arm("index")[0]
-    assert quantity("foretold:SCAN").of(index, seen.latencies) is None
+    assert quantity("foretold:SCAN").read(index, seen.latencies) is None
 
 
 def test_walks_of_a_recorded_run_take_what_the_formula_says() -> None:

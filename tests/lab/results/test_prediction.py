@@ -13,7 +13,7 @@ from bench.cost_tables import EVIDENCE, visits
 from docs.pages.frompredict import Check, checked, checks
 from lab.errors import UsageError
 from lab.results import numbers, operational
-from lab.results.basis import CALL_S, DRIFT, GROWTH, Basis, Costs, Range, of_run
+from lab.results.basis import CALL_S, DRIFT, GROWTH, Basis, Costs, Range, read_basis
 from lab.results.folder import Run
 from lab.results.prediction import STRATEGIES, Question, predict
 from tests.lab.labkit import ROOT
@@ -270,7 +270,7 @@ def test_a_doctored_run_is_not_predicted() -> None:
 
 def test_a_run_of_all_strategies_knows_each() -> None:
     """The run of the cures measured SCAN, KEYS and the index. KEYS visits a key in less than half of SCAN's time."""
-    basis = of_run(Run(RUNS / "cures"))
+    basis = read_basis(Run(RUNS / "cures"))
     assert set(basis.costs) == {"SCAN", "KEYS"}
     assert basis.cost("keys").at(120_000).likely < 0.5 * basis.cost("scan").at(120_000).likely
     assert 0 < basis.event("index").likely < 0.002
@@ -286,7 +286,7 @@ def test_a_run_without_events_that_search_is_refused(name: str) -> None:
     with pytest.raises(
         UsageError, match=f"is a run of {name}, which has no events that search: name a run of"
     ):
-        of_run(Run(RUNS / name))
+        read_basis(Run(RUNS / name))
 
 
 @pytest.mark.parametrize("name", ["shards", "one-slot"])
@@ -295,7 +295,7 @@ def test_a_run_that_searches_otherwise_is_refused(name: str) -> None:
     with pytest.raises(
         UsageError, match=f"is a run of {name}, whose events search by scan-tagged: name a run of"
     ):
-        of_run(Run(RUNS / name))
+        read_basis(Run(RUNS / name))
 
 
 @pytest.mark.parametrize(
@@ -310,4 +310,4 @@ def test_a_run_on_a_server_of_another_kind_is_refused(server: str, whole: bool, 
     run = Run(RUNS / "key-growth")
     run.facts.whole_scans, run.facts.server = whole, server
     with pytest.raises(UsageError, match=rf"made on {server}, which {why}.*Name a run on valkey or redis\."):
-        of_run(run)
+        read_basis(run)

@@ -26,7 +26,7 @@ def test_a_turn_takes_all_that_has_arrived_and_a_bystander_waits_for_the_next() 
     """Two searches of two pages, 1 s a page: one turn for both, half a second of rest for the client, one more turn."""
     begins, ends = turns([1.0], 2, 2, 1.0, 0.5)
     assert list(zip(begins, ends, strict=True)) == [(1.0, 3.0), (3.5, 4.5), (4.5, 5.5)]
-    found = waits(begins, ends, 6.0, asked=6)  # asks at 0.5, 1.5, 2.5, 3.5, 4.5, 5.5
+    found = waits(begins, ends, 6.0, count=6)  # asks at 0.5, 1.5, 2.5, 3.5, 4.5, 5.5
     assert list(found) == [0.0, 1.5, 0.5, 2.0, 1.0, 0.0]
 
 
