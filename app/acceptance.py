@@ -1,8 +1,8 @@
-"""How a storefront accepts events, knows whether it still can, and says how many a corrupt state database lost.
+"""Accepts a storefront's events, checks that it still can, and counts those that a corrupt state database lost.
 
 The outbox is in the state database. An event that cannot be written there is refused, so a full or read-only state
-folder loses none. What was in the outbox when the database became corrupt is lost, and cannot be counted any more. But
-it was no more than what the outbox held when it was last looked at, and what was accepted since.
+folder loses none. The events in the outbox of a corrupt database are lost, and cannot be counted any more. But
+there were no more than at the last count of the outbox, plus those accepted since.
 """
 
 import logging
@@ -13,13 +13,13 @@ import time
 from app.state import State, StateError
 
 TRY_EVERY_S = 1.0
-"""The least time between two attempts to write, however often readiness is asked for."""
+"""The least time between two attempts to write, however often readiness is checked."""
 
 
 class Acceptance:
     """Accepts the events of one storefront process. Thread-safe. Methods raise `StateError` if the state fails.
 
-    Once the database was found corrupt, no event is accepted any more: somebody has to put it aside, and start again.
+    Once the database was found corrupt, no event is accepted any more: an operator has to put it aside, and restart.
     Only one process may accept events in a state folder: `at_most_lost` does not know those of another.
     """
 
@@ -35,7 +35,7 @@ class Acceptance:
         """Accept an event and return its id."""
         with self._lock:
             if self._refusal is not None and self._refusal.corrupt:
-                raise self._again()
+                raise self._refusal_again()
             try:
                 number = self._state.add_event(user, kind, traceparent)
             except StateError as error:
@@ -53,10 +53,10 @@ class Acceptance:
         with self._lock:
             self._try()
             if self._refusal is not None:
-                raise self._again()
+                raise self._refusal_again()
 
     def pending(self) -> float:
-        """How many accepted events are not finished."""
+        """Return the number of accepted events that are not finished."""
         with self._lock:
             try:
                 self._unhandled = self._state.pending()
@@ -66,9 +66,9 @@ class Acceptance:
             return self._unhandled
 
     def at_most_lost(self) -> float:
-        """At most how many accepted events are lost with a corrupt database; 0 if it is not corrupt.
+        """Return an upper bound of the accepted events lost with a corrupt database; 0 if it is not corrupt.
 
-        NaN if it was corrupt before this process had looked at it.
+        NaN if it was corrupt before this process first read it.
         """
         return self._lost
 
@@ -95,7 +95,7 @@ class Acceptance:
                 "no event is accepted any more; lost with the outbox: %s. %s", lost, error
             )
 
-    def _again(self) -> StateError:
+    def _refusal_again(self) -> StateError:
         """The last refusal, to be raised once more."""
         assert self._refusal is not None
         return StateError(str(self._refusal), self._refusal.corrupt)

@@ -1,4 +1,4 @@
-"""Indexes entries that some other program cached without the index, then ends: ``python -m app.backfill``.
+"""Indexes entries that another program cached without the index, then ends: ``python -m app.backfill``.
 
 The service itself never needs it, because in this layout it writes the index whatever the strategy in force. Cost: one
 iteration over the keyspace, and one transaction per SCAN page. Run it before switching to `index`, when a scan is
@@ -11,7 +11,7 @@ from app.settings import load_settings
 
 
 def main() -> None:
-    """Entry point: exit code 3 if the server fails; what was indexed by then stays indexed."""
+    """Entry point: exit code 3 if the server fails; entries indexed by then stay indexed."""
     settings = load_settings()
     if settings.store_cluster:
         raise fail("APP_STORE_CLUSTER: a cluster cannot be backfilled, because a cursor is one server's.", 2)

@@ -23,7 +23,7 @@ class BulkError(Exception):
 
 
 def encode(*words: str | int) -> bytes:
-    """One command in RESP."""
+    """Return a command in RESP."""
     parts = [b"*%d\r\n" % len(words)]
     for word in words:
         data = str(word).encode()

@@ -1,8 +1,8 @@
 """The synchronous side of the cache: the only module through which web and warmer talk to the server.
 
-`Cache` is the layout `entries`; `app.layouts` has the other layouts and says what is common to all. A put writes the
+`Cache` is the layout `entries`; `app.layouts` has the other layouts and the rules for all. A put writes the
 entry and its index membership in one MULTI/EXEC, whichever strategy of this layout is in force, so a switch to
-``index`` needs no back-fill of entries cached before it. (Entries that some other program wrote are not indexed:
+``index`` needs no back-fill of entries cached before it. (Entries that another program wrote are not indexed:
 ``python -m app.backfill`` adds them.) No strategy of this layout can delete a value computed before an event and put
 after it; the TTL, or the user's next event, bounds how long such a value is served.
 """
@@ -25,17 +25,17 @@ from app.settings import Settings
 PUT_CHUNK = 500
 """Entries per transaction when one user is filled in bulk: a longer transaction would stall bystanders."""
 UNACKNOWLEDGED_MS = 5_000
-"""How long the server's machine may leave unacknowledged what was sent, until the connection is given up.
+"""The time that sent bytes may stay unacknowledged until the connection is given up (TCP_USER_TIMEOUT).
 
 A kernel acknowledges even for a server that is drowned or stopped, until its receive buffer is full. So an answer to a
 command is waited for as long as `store_timeout_seconds` says, and only a bulk put to a stopped server ends sooner. But
-after a network was gone, TCP itself asks again later and later: half a minute on only once in 13 s, and each connection
-of the pool would wait for that.
+after a network failure, TCP retransmits at growing intervals, after half a minute only once in 13 s, and each
+connection of the pool would wait for that.
 """
 
 
 class CacheUnavailable(Exception):
-    """The server did not do what it was asked: down, too slow, out of memory. The message is one line."""
+    """The server did not carry out a command: down, too slow, out of memory. The message is one line."""
 
 
 def connection_options(timeout_seconds: float, url: str) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Cache:
 
     layout = "entries"
     one_slot = True
-    """Whether a cluster has all of a user's keys in one slot, so that a fill can write them to one node at once."""
+    """True if a cluster has all of a user's keys in one slot, so that a fill can write them to one node at once."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Cache:
         return self.get(user, name), 0
 
     def put(self, user: int, name: str, value: bytes | str, since: int = 0) -> None:
-        """Cache a fragment for one TTL; `put_all` says how."""
+        """Cache a fragment for one TTL, as `put_all` does."""
         self.put_all(user, {name: value}, since)
 
     def put_all(self, user: int, values: Mapping[str, bytes | str], since: int = 0) -> None:
@@ -174,7 +174,7 @@ class Cache:
         return max(0, keys - users)
 
     def keys(self, users: int) -> int:
-        """How many keys a fill of `users` users makes."""
+        """Return the number of keys that a fill of `users` users makes."""
         return users * (self._settings.fragments_per_user + 1)
 
     def adopt(self, cursor: int) -> tuple[int, int]:

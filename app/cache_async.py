@@ -20,7 +20,7 @@ from app.settings import Settings, layout_of
 from app.telemetry import SCAN_PAGE
 
 ServerError = redis.RedisError
-"""What every method of `AsyncClient` raises when the server is down, too slow or refuses."""
+"""The error of every method of `AsyncClient` when the server is down, too slow or refuses."""
 
 UNLINK_CHUNK = 500
 """Keys per UNLINK: a longer call would stall bystanders, a shorter one would cost more round trips."""
@@ -110,7 +110,7 @@ class AsyncClient:
             counter.inc()
 
     async def places(self) -> Sequence[Place | None]:
-        """Where a search must go: to every node of a cluster; None stands for the one server there is otherwise."""
+        """Return the places that a search must visit: every node of a cluster, or None for a single server."""
         return await self._raw.places() if isinstance(self._raw, AsyncCluster) else [None]
 
     async def scan(
@@ -160,7 +160,7 @@ class AsyncClient:
         return deleted
 
     async def sscan(self, key: str, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """One SSCAN call on an index set: the next cursor and some members; a small set comes whole."""
+        """Send one SSCAN call on an index set; returns the next cursor and some members (all of a small set)."""
         reply = await self._command("SSCAN", key, cursor, "COUNT", count)
         return int(reply[0]), list(reply[1])
 

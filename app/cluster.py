@@ -2,13 +2,13 @@
 
 What differs from one server:
 
-* A command goes to the node that has its key's slot. The client learns the slots at its first use, and anew when a
+* A command goes to the node that has its key's slot. The client learns the slots at its first use, and again when a
   node answers MOVED.
 * A transaction is carried out by one node. So all its keys must be in one slot, as the layout `tagged` has them, and
   those of `hash` and `plain`, which write one key at a time. `entries` and `generation` cannot be used.
 * A search must go to every node that has slots (`AsyncCluster.places`). No node answers MOVED to a SCAN. So a search
-  that knew too few nodes would leave entries behind, and nothing would tell: the client asks for the slots before a
-  search, at most once a second.
+  that knew too few nodes would leave entries behind without an error: the client reads the slots before a search, at
+  most once a second.
 * A fill writes each user's bytes to the user's node, one node after the other (`Cluster.write_users`).
 * `python -m app.backfill` cannot be used: its cursor is one server's.
 
@@ -34,7 +34,7 @@ from app import bulk
 from app.settings import Settings
 
 SLOTS_KNOWN_S = 1.0
-"""For how long a search relies on the slots that were asked for."""
+"""The time for which a search relies on the slots that were read."""
 
 
 class Cluster:
@@ -162,7 +162,7 @@ class AsyncCluster:
             settings.store_url, retry=AsyncRetry(NoBackoff(), 0), **options
         )
         self._slots: Any = None
-        self._asked_at = -SLOTS_KNOWN_S
+        self._slots_read_at = -SLOTS_KNOWN_S
 
     async def _try(self, call: Callable[..., Awaitable[Any]], *words: Any) -> Any:
         try:
@@ -199,7 +199,7 @@ class AsyncCluster:
 
     async def _places(self) -> list["Place"]:
         await self._client.initialize()
-        if time.monotonic() - self._asked_at >= SLOTS_KNOWN_S:
+        if time.monotonic() - self._slots_read_at >= SLOTS_KNOWN_S:
             asking = time.monotonic()
             node = Place(self._client.get_default_node())
             found = await node.execute_command("CLUSTER", "SLOTS")
@@ -207,11 +207,13 @@ class AsyncCluster:
             if found != self._slots:
                 await self._learn()
                 self._slots = found
-            self._asked_at = asking  # not before: an event that failed is tried again, and must ask again
+            self._slots_read_at = (
+                asking  # set last: after a failure the next attempt must read the slots again
+            )
         return [Place(node) for node in self._client.get_primaries()]
 
     async def _learn(self) -> None:
-        """Learn the slots anew."""
+        """Learn the slots again."""
         try:
             await self._client.nodes_manager.initialize()
         except (
@@ -225,7 +227,7 @@ class AsyncCluster:
 
 
 class Place:
-    """One node of the cluster, for calls that must go to this node."""
+    """A node of the cluster, for calls that must go to this node."""
 
     def __init__(self, node: Any) -> None:
         self._node = node
@@ -274,7 +276,7 @@ class Place:
 
 
 async def _is_closed(connection: Any) -> bool:
-    """True if the other side has closed the connection, or sent something that nobody asked for."""
+    """True if the other side has closed the connection, or sent an unrequested reply."""
     try:
         return bool(await connection.can_read())
     except (redis.ConnectionError, OSError):

@@ -17,7 +17,7 @@ AREAS = ("page", "cart", "offer")
 USER_MAX = 10**9
 NAME_MAX = 64
 CLOCK_SKEW_SECONDS = 1.0
-"""How far the clocks of the processes may differ. The expiry of an index set and `Keyspace.live_buckets` allow for it.
+"""The largest difference of the processes' clocks. The expiry of an index set and `Keyspace.live_buckets` allow for it.
 """
 
 _NAME = re.compile(rf"(?:{'|'.join(AREAS)})-[a-z0-9-]+")
@@ -123,7 +123,7 @@ class Keyspace:
         return f"{self.prefix}:user:{user}:{generation}:{name}:{RELEASE}"
 
     def marker(self) -> str:
-        """Key that tells the warmer whether the server still holds what it filled."""
+        """Key of the marker by which the warmer knows that the server still holds its entries."""
         return f"{self.prefix}-warmed"
 
     def bucket(self, now: float) -> int:
@@ -183,7 +183,7 @@ class TaggedKeyspace(Keyspace):
 
 
 KEYSPACES: dict[str, type[Keyspace]] = {"tagged": TaggedKeyspace}
-"""Layout → how its keys are named, where it is not as in `Keyspace`."""
+"""Layout → the names of its keys, where they differ from `Keyspace`."""
 
 
 def keyspace_of(layout: str, prefix: str, ttl_seconds: int) -> Keyspace:

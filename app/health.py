@@ -45,7 +45,7 @@ def age(body: str, metric: str) -> float:
 
 
 def trouble(url: str, option: str = "", value: str = "") -> str | None:
-    """What is wrong, in one line, or None."""
+    """Return the problem in one line, or None."""
     try:
         status, body = fetch(url)
         if status != 200:

@@ -1,10 +1,10 @@
 """Guards the lab's pages: no page of another site may read the lab or act on it.
 
 A site may point its own name at 127.0.0.1 once its page is open (DNS rebinding). To the browser the lab then has the
-same origin as that page, but the Host header still carries the site's name. So only names that nobody else can point
-anywhere are served: IP literals, `localhost`, `*.localhost` (RFC 6761), this machine's own name under `.local`, and
-those in the variable ALLOWED_HOSTS, such as a container's name inside the stack. (Somebody in the same network could
-answer for any other name under `.local`.)
+same origin as that page, but the Host header still carries the site's name. So only names that no other site can
+redirect are served: IP literals, `localhost`, `*.localhost` (RFC 6761), this machine's own name under `.local`, and
+those in the variable ALLOWED_HOSTS, such as a container's name inside the stack. (Another machine in the same network
+could answer for any other name under `.local`.)
 
 A page of another site may send a form, or ask for leave to send more (CORS). So a request that changes something is
 refused when its Origin or Sec-Fetch-Site says that it comes from elsewhere, and no answer gives leave. A program sends
@@ -39,7 +39,7 @@ def named() -> frozenset[str]:
 
 
 def is_served(host: str, also: Collection[str]) -> bool:
-    """True if a Host header (with or without a port) names one of `also`, or a name nobody else can point here."""
+    """True if a Host header (with or without a port) names one of `also`, or a name that no other site can redirect."""
     name = _PORT.sub("", host.strip()).lower().removesuffix(".")
     if name in ("localhost", OWN) or name.endswith(".localhost") or name in also:
         return True
@@ -62,7 +62,7 @@ def is_from_elsewhere(environ: WSGIEnvironment, also: Collection[str]) -> bool:
 
 
 class Guard:
-    """A WSGI application that passes on what may be served.
+    """A WSGI application that passes on permitted requests.
 
     Names that are not served get 421, requests from elsewhere that change something 403: all but GET and HEAD, and the
     paths `changing`. Answers give no other origin leave to read them. A request without a Host header is passed on:

@@ -3,8 +3,8 @@
 Run as ``python -m app.invalidator``. Events come from the outbox; a row is deleted when its event is done, so
 an event survives a restart of this process or of the server and is carried out at least once (twice does no
 harm). Several invalidators may run side by side under different names. An invalidator takes the unfinished events of
-its name back when it starts, and begins them anew when the strategy changes, as a new release of the service would.
-(A late change, `Invalidation.late`, leaves alone what is under way and applies to later events.)
+its name back when it starts, and restarts them when the strategy changes, as a new release of the service would.
+(A late change, `Invalidation.late`, applies to later events only.)
 
 Failed events are retried a few at a time. Otherwise a server that comes back would meet the whole backlog at once: so
 many concurrent searches that none would finish before the next came.
@@ -50,7 +50,7 @@ RETRIES_AT_ONCE = 20
 
 
 def retry_delay(attempt: int) -> float:
-    """The most seconds until the next attempt, after so many before: twice as long each time, up to the cap."""
+    """Return the longest delay in seconds before the next attempt: doubled after each attempt, up to the cap."""
     return min(RETRY_CAP_SECONDS, RETRY_FIRST_SECONDS * 2.0 ** min(attempt, MOST_DOUBLINGS))
 
 

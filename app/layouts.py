@@ -1,4 +1,4 @@
-"""How entries are laid out on the server: what each strategy requires of reads and puts, and what a switch does.
+"""Layouts of entries on the server: the reads and puts that each strategy requires, and the effect of a switch.
 
     layout       strategies                 one read          one put                          an invalidation's work
     entries      scan, keys, exact, index,  GET               MULTI SET SADD PEXPIREAT EXEC    see the strategy
@@ -18,7 +18,7 @@ computed before the event and put after it, for one TTL at most, or until the us
 counted (`bench.history`, `loadtest.incidents.race`): to close the race, each read must ask for a number first, one
 round trip more. That is `generation`, under which no such value is served. Under `plain` all are, for one TTL at most.
 
-The strategy may change at any time, and no process tells the others. Three rules make that safe:
+The strategy may change at any time, and no process notifies the others. Three rules make that safe:
 
 * A change of layout begins an *epoch* (`State.set_invalidation`), whose number is part of every key. The cache is then
   cold. Entries of earlier epochs are never read again, even if the old strategy comes back, and expire by TTL; until
@@ -28,8 +28,8 @@ The strategy may change at any time, and no process tells the others. Three rule
 * Each attempt at an event reads the epoch after the event was accepted. If the epoch changes during the attempt, all
   entries of later epochs were computed after the event.
 
-What a server evicts is lost without harm under `hash` (a user's entries go together) and `generation` (the next number
-is another one). An index set that is evicted leaves its entries to their TTL: see `app.strategies.index`.
+Eviction does no harm under `hash` (a user's entries go together) and `generation` (the next number is a different
+one). An index set that is evicted leaves its entries to their TTL: see `app.strategies.index`.
 
 All three rules rely on the state database: a service that loses its state folder must begin with an empty server.
 """

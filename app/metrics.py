@@ -38,7 +38,7 @@ EVENTS_IN_FLIGHT = Gauge("cache_invalidation_events_in_flight", "Events started 
 EVENTS_PENDING = Gauge("cache_invalidation_events_pending", "Events accepted and not finished.")
 EVENTS_LOST = Gauge(
     "cache_invalidation_events_lost_at_most",
-    "Accepted events lost with a corrupt state database, at most; NaN if nobody knows. Counted by the storefront.",
+    "Accepted events lost with a corrupt state database, at most; NaN if unknown. Counted by the storefront.",
 )
 EVENT_CALLS = Counter(
     "cache_invalidation_store_calls",

@@ -1,4 +1,4 @@
-"""What every process needs: one-line errors, quiet logs, a metrics port."""
+"""Common parts of the processes: one-line errors, quiet logs, a metrics port."""
 
 import logging
 import socket
@@ -22,23 +22,23 @@ def fail(message: str, code: int = 2) -> SystemExit:
 
 
 class RareLog:
-    """Logs at most one line a minute, with the number of lines held back. For errors that come by the thousand."""
+    """Logs at most one line a minute, with the number of suppressed lines. For errors that come by the thousand."""
 
     def __init__(self, logger: logging.Logger, every_seconds: float = 60.0) -> None:
         self._logger = logger
         self._every = every_seconds
         self._next = 0.0
-        self._held = 0
+        self._suppressed = 0
 
     def warning(self, message: str) -> None:
         """Log ``message`` or count it."""
         now = time.monotonic()
         if now < self._next:
-            self._held += 1
+            self._suppressed += 1
             return
-        more = f" ({self._held} more like it in the last minute)" if self._held else ""
+        more = f" ({self._suppressed} more like it in the last minute)" if self._suppressed else ""
         self._logger.warning("%s%s", " ".join(message.split())[:300], more)
-        self._next, self._held = now + self._every, 0
+        self._next, self._suppressed = now + self._every, 0
 
 
 def setup_logging(name: str) -> logging.Logger:

@@ -10,9 +10,9 @@ from redis.connection import parse_url
 
 
 class StrategyRow(NamedTuple):
-    """A way to invalidate, implemented in module `app.strategies.NAME`.
+    """A strategy of invalidation, implemented in module `app.strategies.NAME`.
 
-    `costs`: what an event costs, in one line. `layout`: how entries are written; `app.layouts` describes the layouts.
+    `costs`: the work of an event, in one line. `layout`: the layout of the entries, see `app.layouts`.
     `searches`: an event walks over all keys, so that its cost grows with their number.
     """
 
@@ -57,7 +57,7 @@ def layout_of(strategy: str) -> str:
 
 
 class Settings(BaseSettings):
-    """One field per ``APP_*`` variable. Times carry their unit in the name.
+    """The settings, a field per ``APP_*`` variable. Times carry their unit in the name.
 
     `operations_port`: a second port, where the web process serves settings, health and metrics on threads of their own;
     None for no such port, 0 for any free one. `searches_at_once`: the most SCAN and KEYS calls that the invalidator has

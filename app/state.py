@@ -1,9 +1,9 @@
-"""What the processes share besides the cache: settings that change at run time, and the outbox of accepted
-events.
+"""The state that the processes share besides the cache: settings that change at run time, and the outbox of
+accepted events.
 
 SQLite in WAL mode with synchronous=NORMAL: a commit is one append without fsync, and survives the death of
-any process (not a power cut). Every process sees a commit at once; `State.changed` tells cheaply whether
-there was one.
+any process (not a power cut). Every process sees a commit at once; `State.changed` is a cheap check for
+one.
 """
 
 import json
@@ -30,12 +30,12 @@ CREATE INDEX IF NOT EXISTS outbox_claimed ON outbox (claimed_by) WHERE claimed_b
 
 
 BEGIN_ANEW = "; put its folder aside, empty the server, and start again"
-"""What helps when the database is corrupt. `app.layouts` says why the server must be empty."""
+"""The remedy for a corrupt database. `app.layouts` explains why the server must be empty."""
 _CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _REOPEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 """Errors that a new handle may not have: one that was opened while the file could only be read never writes."""
 _BUSY_S, _TRY_BUSY_S = 5.0, 0.2
-"""How long the lock of the database is waited for."""
+"""The seconds to wait for the database's lock."""
 _TRIED = 0
 """Id of the event that `State.try_event` writes and takes away; accepted events count from 1."""
 
@@ -43,7 +43,7 @@ _TRIED = 0
 class StateError(Exception):
     """The state database cannot be read or written; the message is one line.
 
-    `corrupt`: what was in it is lost. `busy`: another process held its lock for too long.
+    `corrupt`: its content is lost. `busy`: another process held its lock for too long.
     """
 
     def __init__(self, message: str, corrupt: bool = False, busy: bool = False) -> None:
@@ -64,7 +64,7 @@ def _code(error: Exception) -> int:
 
 @dataclass(frozen=True)
 class Invalidation:
-    """How events are carried out at present, and so how entries are laid out on the server.
+    """The present strategy of invalidation, and so the layout of entries on the server.
 
     ``epoch`` counts the changes of layout: an entry is served only in the epoch it was put in. ``late``: events that
     were under way at the last change are finished as they were begun; else they are given up and done again.
@@ -79,7 +79,7 @@ class Invalidation:
 
 @dataclass(frozen=True)
 class Warming:
-    """What the warmer is asked for. ``revision`` counts requests, ``generation`` forced refills."""
+    """A request to the warmer. ``revision`` counts requests, ``generation`` forced refills."""
 
     target_keys: int = 0
     keys_per_second: float | None = None
@@ -108,7 +108,7 @@ class WarmingStatus:
 
 @dataclass(frozen=True)
 class Event:
-    """One accepted event. ``accepted_at`` is unix seconds; ``traceparent`` a W3C header or None."""
+    """An accepted event. ``accepted_at`` is unix seconds; ``traceparent`` a W3C header or None."""
 
     id: int
     user: int
@@ -219,7 +219,7 @@ class State:
         )
 
     def warming(self) -> Warming:
-        """What the warmer is asked for."""
+        """Return the present request to the warmer."""
         return Warming(**self._read("warming"))
 
     def set_warming(self, change: Mapping[str, Any], restart: bool = False) -> None:
@@ -251,7 +251,7 @@ class State:
             return int(db.execute(sql, (user, kind, traceparent, time.time())).fetchall()[0][0])
 
     def try_event(self) -> int | None:
-        """Write an event, take it away again, and count those that are not finished; no other process sees it.
+        """Write an event, delete it, and count the unfinished ones, in one transaction that no other process sees.
 
         Returns None if another process writes for longer than `_TRY_BUSY_S`.
         """
@@ -307,7 +307,7 @@ class State:
         return bool(self._run("SELECT 1 FROM outbox WHERE id = ?", (event_id,)))
 
     def pending(self) -> int:
-        """How many accepted events are not finished."""
+        """Return the number of accepted events that are not finished."""
         return int(self._run("SELECT count(*) FROM outbox")[0][0])
 
 

@@ -26,7 +26,7 @@ from app.state import State, StateError
 BODY_MAX = 4096
 MISS_COST_MAX_MS = 10_000
 UNDER_WAY = ("redo", "finish")
-"""What becomes of events under way when the strategy changes: done again under the new one, or finished as begun."""
+"""Events under way when the strategy changes are done again under the new one, or finished as begun."""
 SHOWN_AT_FIRST = 5
 """Fragments that a visit reads of a page, one after another: those that a visitor sees before scrolling. A page
 that waits for each answer meets a search at most once: with twenty reads the other nineteen would hide it."""
@@ -121,7 +121,7 @@ def _only(body: dict[str, Any], *fields: str) -> None:
         raise Problem(400, f"give at least one of {', '.join(fields)}")
 
 
-def _whole(value: Any, field: str, low: int, high: int) -> int:
+def _whole_number(value: Any, field: str, low: int, high: int) -> int:
     if type(value) is not int or not low <= value <= high:
         raise Problem(400, f"{field} must be a whole number from {low} to {high}")
     return value
@@ -135,11 +135,11 @@ def _user(text: str) -> int:
 
 
 def _miss_cost_ms(usual: float) -> float:
-    """How long the fragment takes to compute if it is not cached: as usual, or as long as the request asks for."""
-    asked = request.args.get("miss_cost_ms")
-    if asked is None:
+    """Return the time (ms) to compute the fragment on a miss: the usual one, or that in the request."""
+    text = request.args.get("miss_cost_ms")
+    if text is None:
         return usual
-    number = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else MISS_COST_MAX_MS + 1
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else MISS_COST_MAX_MS + 1
     if number > MISS_COST_MAX_MS:
         raise Problem(400, f"miss_cost_ms must be a whole number from 0 to {MISS_COST_MAX_MS}")
     return number
@@ -194,7 +194,7 @@ def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layout
 
     @app.get("/users/<user>/page")
     def page(user: str) -> Response:
-        """What a visitor sees first of a user's page: `SHOWN_AT_FIRST` fragments, read one after another.
+        """Return the first part of a user's page: `SHOWN_AT_FIRST` fragments, read one after another.
 
         If one is not cached, the whole page is computed and cached at once.
         """
@@ -212,11 +212,11 @@ def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layout
         except (CacheUnavailable, StateError):
             result = "bypass"
         if result != "hit":
-            whole = compute(number, page_names, settings.miss_cost_ms)
-            shown = {name: whole[name] for name in page_names[:SHOWN_AT_FIRST]}
+            values = compute(number, page_names, settings.miss_cost_ms)
+            shown = {name: values[name] for name in page_names[:SHOWN_AT_FIRST]}
             if result == "miss":
                 with suppress(CacheUnavailable):
-                    cache.put_all(number, whole, since)
+                    cache.put_all(number, values, since)
         return answer(result, {"user": number, "fragments": shown})
 
     def answer(result: str, body: dict[str, Any]) -> Response:
@@ -231,7 +231,7 @@ def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layout
         number = _user(user)
         body = _body()
         _only(body, "count")
-        count = _whole(body.get("count"), "count", 1, FRAGMENTS_MAX)
+        count = _whole_number(body.get("count"), "count", 1, FRAGMENTS_MAX)
         try:
             layouts.at(state.invalidation()).put_many(number, count)
         except CacheUnavailable as error:
@@ -286,7 +286,7 @@ def _add_invalidation_settings(app: Flask, state: State) -> None:
         if "strategy" in body and body["strategy"] not in STRATEGY_NAMES:
             raise Problem(400, f"strategy must be one of {', '.join(STRATEGY_NAMES)}")
         if "scan_count" in body:
-            _whole(body["scan_count"], "scan_count", 1, SCAN_COUNT_MAX)
+            _whole_number(body["scan_count"], "scan_count", 1, SCAN_COUNT_MAX)
         under_way = body.pop("under_way", "redo")
         if under_way not in UNDER_WAY:
             raise Problem(400, f"under_way must be one of {', '.join(UNDER_WAY)}")
@@ -322,7 +322,7 @@ def _add_warming_settings(app: Flask, state: State) -> None:
         body = _body()
         _only(body, "target_keys", "keys_per_second", "restart")
         if "target_keys" in body:
-            _whole(body["target_keys"], "target_keys", 0, TARGET_MAX)
+            _whole_number(body["target_keys"], "target_keys", 0, TARGET_MAX)
         rate = body.get("keys_per_second")
         # Compared without conversion: an int of hundreds of digits does not fit a float. NaN is in no range.
         if rate is not None and (type(rate) not in (int, float) or not 1 <= rate <= TARGET_MAX):

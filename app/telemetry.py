@@ -43,7 +43,7 @@ def tracing_enabled() -> bool:
 
 
 class PausingExporter(SpanExporter):
-    """Passes spans on; after a failure drops all spans for 15 s instead of encoding them for nobody.
+    """Passes spans on; after a failure drops all spans for 15 s instead of encoding them in vain.
 
     Encoding a batch holds the interpreter lock for tens of milliseconds, which a service under observation
     must not pay while no backend listens.
@@ -87,7 +87,7 @@ class _CountEnded(SpanProcessor):
 
 
 class _OncePerMinute(logging.Filter):
-    """Lets one record a minute through, whatever it says."""
+    """Lets one record a minute through."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ class Telemetry:
             self._install(app)
 
     def _install(self, app: Flask | None) -> None:
-        # Imported here: they read the environment, and cost start-up time and memory nobody needs when
+        # Imported here: they read the environment, and cost start-up time and memory, which are wasted when
         # tracing is off.
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.instrumentation.flask import FlaskInstrumentor

@@ -1,7 +1,7 @@
 """The warmer: keeps the wanted number of entries in the cache, filling users 1, 2, 3 ... in bulk.
 
-Run as ``python -m app.warmer``. It puts through `Cache`, so the index stays complete. A marker on the server tells
-whether the server still holds the fill (a restart, FLUSHALL or the entries' TTL removes it); without it the
+Run as ``python -m app.warmer``. It puts through `Cache`, so the index stays complete. A marker on the server shows
+that the server still holds the fill (a restart, FLUSHALL or the entries' TTL removes it); without it the
 fill begins again.
 """
 
@@ -28,7 +28,7 @@ PACED_CHUNK_SECONDS = 0.05
 
 
 class Warmer:
-    """One fill at a time; `step` does a bounded piece of work."""
+    """Fills the cache, one fill at a time; `step` does a bounded piece of work."""
 
     def __init__(self, settings: Settings, state: State, cache: Cache, log: logging.Logger) -> None:
         self._each = settings.fragments_per_user
@@ -89,7 +89,7 @@ class Warmer:
         except CacheUnavailable as error:
             self._rare.warning(str(error))
             self._next_census = (
-                0.0  # the next step asks again: else it would call an idle fill healthy, unasked
+                0.0  # the next step takes a census, so that an idle fill is not reported as healthy
             )
             short = self._status.users < math.ceil(wanted.target_keys / self._each)
             self._status = replace(
@@ -103,8 +103,8 @@ class Warmer:
     def _census(self) -> None:
         """Check whether the fill is still there, and count the entries.
 
-        While keys of earlier epochs expire, an entry that an event removed cannot be told from an expired key, and is
-        still counted.
+        While keys of earlier epochs expire, an entry that an event removed cannot be distinguished from an expired key,
+        and is still counted.
         """
         pause = FILLING_CENSUS_SECONDS if self._status.state == "filling" else CENSUS_SECONDS
         self._next_census = time.monotonic() + pause
@@ -114,7 +114,7 @@ class Warmer:
             status = replace(status, epoch=self._epoch, marker="", users=0, sets=0, others=size)
         if status.marker and marker != status.marker:
             status = replace(status, marker="", users=0, sets=0)
-        if size < status.sets:  # Emptied while nothing was wanted: then there was no marker to tell.
+        if size < status.sets:  # Emptied while nothing was wanted, and so without a marker.
             status = replace(status, sets=0)
         own = self._cache.keys(status.users) + bool(marker)
         others = max(0, min(status.others, size - own))

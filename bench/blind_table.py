@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.blind_trial import Trial
-from bench.kit import Evidence, OneLineParser, days, interrupts_raise, names_of
+from bench.kit import Evidence, OneLineParser, days, interrupts_raise, parse_names
 from docs.pages.fromruns import table
 from lab.blind.cause import CURE, Cause
 from lab.blind.causes import CAUSES, PAIRS
@@ -36,7 +36,7 @@ LOOKS = 3
 
 @dataclass(frozen=True)
 class Pulled:
-    """What a lever did, and what the check said. `well_after_s`: seconds until users were well; None: never."""
+    """A pulled lever with the check's outcome. `well_after_s`: seconds until the symptom was gone; None: never."""
 
     lever: str
     cured: bool
@@ -45,8 +45,8 @@ class Pulled:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One session. `others`: causes whose evidence is there, too. `tempting` is None where no lever tempts."""
+class SessionRow:
+    """A session. `others`: further causes whose evidence was found. `tempting` is None where no lever tempts."""
 
     stack: str
     level: int
@@ -65,7 +65,7 @@ class Row:
 
     @property
     def broken(self) -> list[str]:
-        """Which promises the session broke; empty where it was as promised."""
+        """The promises that the session broke; empty where it was as promised."""
         if self.error:
             return [self.error]
         promises = {
@@ -75,10 +75,10 @@ class Row:
             "what tempts is a cure": self.tempting is None or not self.tempting.cured,
             f"what should cure does not: {self._last.text}": self._last.cured,
         }
-        return [said for said, kept in promises.items() if not kept]
+        return [summary for summary, records in promises.items() if not records]
 
 
-class Whole(Trial):
+class FullSession(Trial):
     """A session that pulls its levers one after the other, until the last one has an outcome."""
 
     def __init__(
@@ -104,14 +104,14 @@ class Whole(Trial):
                     break
 
     def pulled(self) -> list[Pulled]:
-        """What each lever did, in their order."""
+        """Return the outcome of each pulled lever, in order."""
         return [
             Pulled(each.lever, each.cured, each.healthy_after_s, each.text) for each in self.journal.outcomes
         ]
 
 
-def play(causes: tuple[Cause, ...], level: int) -> Row:
-    """Play a session, in the running scene if this process is inside. An error that ends it is told in the row."""
+def play(causes: tuple[Cause, ...], level: int) -> SessionRow:
+    """Play a session, in the running scene if this process is inside. An error that ends it is stored in the row."""
     stack = COMPOSE if is_inside() else NATIVE
     tempting = (
         next((lever for cause in causes for lever in cause.tempting), None) if len(causes) == 1 else None
@@ -121,21 +121,27 @@ def play(causes: tuple[Cause, ...], level: int) -> Row:
     ids = tuple(cause.id for cause in causes)
     with tempfile.TemporaryDirectory(prefix="lab-") as home:
         levers = [*([tempting] if tempting else []), *cures]
-        session = Whole(causes, Path(home) / "session", levers, level)
+        session = FullSession(causes, Path(home) / "session", levers, level)
         try:
             session.run()
         except LabError as error:
-            return Row(stack, level, ids, False, (), False, None, (), time.monotonic() - began, str(error))
-    of = session.outcome()
+            return SessionRow(
+                stack, level, ids, False, (), False, None, (), time.monotonic() - began, str(error)
+            )
+    readings = session.outcome()
     healthy = any(cause.finds_health for cause in causes)
     pulled = session.pulled()
-    return Row(
+    return SessionRow(
         stack,
         level,
         ids,
-        all(cause.evidence(of).found for cause in causes),
-        tuple(other.id for other in CAUSES.values() if other not in causes and other.evidence(of).found),
-        not of.symptom if healthy else complaint(causes).is_true_in(of),  # where all is well, it is hearsay
+        all(cause.evidence(readings).found for cause in causes),
+        tuple(
+            other.id for other in CAUSES.values() if other not in causes and other.evidence(readings).found
+        ),
+        not readings.symptom
+        if healthy
+        else complaint(causes).is_true_in(readings),  # a healthy scene needs no true complaint
         pulled[0] if tempting and pulled else None,
         tuple(pulled[1:] if tempting else pulled),
         time.monotonic() - began,
@@ -147,18 +153,20 @@ def wanted(only: Sequence[str] | None) -> list[tuple[int, tuple[Cause, ...]]]:
     singles = [(1 + number % 2, (cause,)) for number, cause in enumerate(CAUSES.values())]
     pairs = [(3, tuple(CAUSES[name] for name in pair)) for pair in PAIRS]
     every = [*singles, *pairs]
-    return [one for one in every if only is None or "+".join(cause.id for cause in one[1]) in only]
+    return [
+        session_ for session_ in every if only is None or "+".join(cause.id for cause in session_[1]) in only
+    ]
 
 
-def told(row: Row) -> str:
+def line(row: SessionRow) -> str:
     """A row in a line."""
     tells = "; ".join(row.broken) or "as promised"
     return f"{' + '.join(row.causes)} ({row.stack}, level {row.level}, {row.seconds:.0f} s): {tells}"
 
 
-def sessions(kept: dict[str, Any]) -> str:
+def sessions(records: dict[str, Any]) -> str:
     """A row for each session, how many were as promised, and where and when they were played."""
-    rows = sorted(kept.values(), key=lambda row: (row["stack"], row["level"] == 3))
+    rows = sorted(records.values(), key=lambda row: (row["stack"], row["level"] == 3))
     good = sum(not row["broken"] for row in rows)
     minutes = sum(row["seconds"] for row in rows) / 60
     heads = ["causes", "stack", "level", "what tempts", "what cures, and when users were well", "as promised"]
@@ -173,8 +181,8 @@ def sessions(kept: dict[str, Any]) -> str:
         ]
         for row in rows
     ]
-    said = f"{good} of {len(rows)} sessions were as promised, in {minutes:.0f} minutes. {days(rows)}"
-    return f"{said}\n\n{table(heads, shown)}"
+    summary = f"{good} of {len(rows)} sessions were as promised, in {minutes:.0f} minutes. {days(rows)}"
+    return f"{summary}\n\n{table(heads, shown)}"
 
 
 def _lever(pulled: dict[str, Any]) -> str:
@@ -190,19 +198,19 @@ def main() -> int:
     parser = OneLineParser(prog="bench.blind_table", description="Blind sessions from complaint to cure.")
     known = ["+".join(cause.id for cause in causes) for _, causes in wanted(None)]
     parser.add_argument(
-        "--only", type=partial(names_of, known=known, what="session"), metavar="CAUSE,CAUSE", help="(all)"
+        "--only", type=partial(parse_names, known=known, what="session"), metavar="CAUSE,CAUSE", help="(all)"
     )
     parser.add_argument("--write", action="store_true", help="keep the rows, and renew the page's table")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     interrupts_raise()
     good = True
-    for level, causes in wanted(asked.only):
+    for level, causes in wanted(options.only):
         row = play(causes, level)
         good = good and not row.broken
         name = f"{row.stack} {'+'.join(row.causes)}"
-        if asked.write:
+        if options.write:
             EVIDENCE.keep(name, "bench.blind_table", **asdict(row), broken=row.broken)
-        print(told(row), flush=True)
+        print(line(row), flush=True)
     return HOLDS if good else CLAIM_FAILED
 
 

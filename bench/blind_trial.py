@@ -25,21 +25,21 @@ class Trial(Session):
         task: str = FIND,
         level: Level = LEVELS[1],
     ) -> None:
-        self.said: list[str] = []
+        self.output: list[str] = []
         causes = (cause,) if isinstance(cause, Cause) else cause
-        super().__init__(causes, 0, 60.0, folder, self.said.append, make=make, task=task, level=level)
+        super().__init__(causes, 0, 60.0, folder, self.output.append, make=make, task=task, level=level)
         self._inspect = inspect
-        self._more = looks
+        self._looks = looks
         self.taken: Readings | None = None
 
     def _watch(self) -> None:
-        for _ in range(self._more):
+        for _ in range(self._looks):
             self._wait(5.0)
             self.observer.take_sample()
         self._inspect(self)
         self.taken = self.readings()
 
     def outcome(self) -> Readings:
-        """What was measured since the cause began."""
+        """Return the readings since the cause began."""
         assert self.taken is not None, "the trial did not run"
         return self.taken

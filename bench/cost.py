@@ -1,4 +1,4 @@
-"""What one event costs the server under each strategy: over the keys on the server, and over the user's own entries.
+"""Measures the CPU cost of one event under each strategy: over the keys on the server, and over the user's own entries.
 
 Run as ``python -m bench.cost --write docs/cost.json``, on a quiet machine. Two series, with a server of their own for
 each layout:
@@ -6,11 +6,11 @@ each layout:
 - over keys: the server grows from a thousand entries to `--keys`, and users with the usual 20 entries have an event;
 - over entries: on a server with 100,000 other entries, users with 1 to `--entries` entries have an event.
 
-The cost is CPU time of the server, as it counts it itself: of the main thread, which serves nobody else meanwhile, and
-of its other threads, which may free large values in the background. It is read before and after some events, and what
-reading it costs is taken off. Each size is measured in several rounds, with users chosen at random.
-`bench.cost_tables` fits the growth. `--write` keeps the
-figures in docs/cost.json, and renews the tables and plots of docs/scale.md.
+The cost is CPU time of the server, as it counts it itself: of the main thread, which serves no other request meanwhile,
+and of its other threads, which may free large values in the background. It is read before and after some events, and
+the cost of reading it is subtracted. Each size is measured in several rounds, with users chosen at random.
+`bench.cost_tables` fits the growth. `--write` keeps the figures in docs/cost.json, and renews the tables and plots of
+docs/scale.md.
 
 `ttl` does nothing at an event, and is not measured.
 """
@@ -39,7 +39,7 @@ from app.settings import STRATEGY_ROWS, Settings
 from app.strategies import STRATEGIES
 from app.warmer import CHUNK_ENTRIES
 from bench.cost_tables import EVIDENCE, draw
-from bench.kit import OneLineParser, interrupts_raise, names_of, server
+from bench.kit import OneLineParser, interrupts_raise, parse_names, server
 from lab.errors import HOLDS, INTERRUPTED, STACK_BROKE, LabError
 from lab.server.servers import SERVERS, Server
 from lab.stacks.memory import BASE_BYTES, require_memory
@@ -59,20 +59,20 @@ SHARE = 0.02
 EVENTS = 50
 """The most events in a round."""
 FEWEST, FILLED = 3, 20_000
-"""In the series over entries so many events are measured together at least, and no more than use up so many entries."""
+"""Series over entries: a batch has at least FEWEST events, and uses up at most FILLED entries."""
 ENOUGH_US, BATCHES = 500.0, 5
-"""CPU time that a round must add up to, in at most so many batches: what little costs is told by many events only."""
+"""CPU time that a round must add up to, in at most BATCHES batches: cheap events need large numbers."""
 SETTLE_S = 0.3
 """Wait after a user was filled: the server goes on resizing tables and buffers, which would count as the event's."""
 READINGS = 50
-"""Readings of the CPU time, of which the median tells what one costs."""
+"""Readings of the CPU time; their median distance is the cost of one reading."""
 GIANT = 900_000_000
 """Ids of the users with many entries begin here, beyond those of the others."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """What an event cost at one size. `entries` are all on the server, `own` the user's, `keys` the server's count.
+    """The cost of an event at one size. `entries` are all on the server, `own` the user's, `keys` the server's count.
 
     `main_us` and `others_us`: for each round, CPU time of the main thread and of the other threads, in µs an event.
     """
@@ -108,13 +108,13 @@ class Place:
             yield last - 1
 
     def keys(self) -> int:
-        """How many keys the server holds."""
+        """Return the number of keys on the server."""
         return int(self.cache.census()[1])
 
     def cpu_us(self) -> tuple[float, float]:
         """CPU time of the main thread and of the other threads until now, in µs."""
-        told = self._about | self._observer.info("cpu")
-        main, whole = info.busy_seconds(told), info.process_seconds(told)
+        fields = self._about | self._observer.info("cpu")
+        main, whole = info.busy_seconds(fields), info.process_seconds(fields)
         assert main is not None
         assert whole is not None
         return main * 1e6, (whole - main) * 1e6
@@ -140,13 +140,13 @@ class Place:
         return (main - before[0] - self._reading_us) / len(users), (others - before[1]) / len(users)
 
     def measure(self, point: Point, users: Sequence[int]) -> None:
-        """One round: each of the users, who have their entries, has an event."""
+        """Run a round: an event for each of these users, whose entries are cached."""
         main, others = asyncio.run(self.events(point.strategy, users))
         point.main_us.append(main)
         point.others_us.append(others)
 
     def round_of_giants(self, point: Point, first: int, each: int) -> int:
-        """One round with users who get `point.own` entries first, `each` at a time, until `ENOUGH_US` were measured.
+        """Run a round: users get `point.own` entries and an event, `each` at a time, until `ENOUGH_US` were measured.
 
         They have numbers from `first` on. Returns the number of the next one.
         """
@@ -178,7 +178,7 @@ def sizes(least: int, most: int) -> list[int]:
     return [*found, most]
 
 
-def layouts_of(strategies: Sequence[str]) -> dict[str, list[str]]:
+def by_layout(strategies: Sequence[str]) -> dict[str, list[str]]:
     """The strategies by their layout."""
     found: dict[str, list[str]] = {}
     for name in strategies:
@@ -189,14 +189,14 @@ def layouts_of(strategies: Sequence[str]) -> dict[str, list[str]]:
 def over_keys(kind: str, strategies: Sequence[str], most: int, rounds: int) -> Iterator[Point]:
     """The series over keys: each strategy at each size."""
     choose = random.Random(1)
-    for layout, names in layouts_of(strategies).items():
+    for layout, names in by_layout(strategies).items():
         with server(kind) as url:
             place, filled = Place(url, layout), 0
             for size in sizes(LEAST_KEYS, most):
                 users = size // USUAL
                 began = time.monotonic()
                 for last in place.fill(range(filled + 1, users + 1)):
-                    tell(layout, last - filled, users - filled, time.monotonic() - began)
+                    show_progress(layout, last - filled, users - filled, time.monotonic() - began)
                 filled = users
                 for name in names:
                     point = Point(name, users * USUAL, USUAL, place.keys())
@@ -213,7 +213,7 @@ def over_keys(kind: str, strategies: Sequence[str], most: int, rounds: int) -> I
 
 def over_entries(kind: str, strategies: Sequence[str], most: int, rounds: int) -> Iterator[Point]:
     """The series over a user's entries: each strategy at each size."""
-    for layout, names in layouts_of(strategies).items():
+    for layout, names in by_layout(strategies).items():
         with server(kind) as url:
             others = Place(url, layout)
             for _ in others.fill(range(1, OTHERS // USUAL + 1)):
@@ -232,12 +232,12 @@ def over_entries(kind: str, strategies: Sequence[str], most: int, rounds: int) -
             others.close()
 
 
-def caches(told: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[str, int]:
+def caches(fields: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[str, int]:
     """Bytes of the caches of the first core that hold data, by name (L1, L2 ...); without those that Linux does not
-    tell, as some kernels on arm64.
+    report (some kernels on arm64).
     """
     found = {}
-    for folder in sorted(told.glob("index*")):
+    for folder in sorted(fields.glob("index*")):
         with suppress(OSError, ValueError):
             level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
             if kind != "Instruction":
@@ -245,24 +245,24 @@ def caches(told: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[str,
     return found
 
 
-def require_room(asked: argparse.Namespace, row: Server) -> str:
+def require_room(options: argparse.Namespace, row: Server) -> str:
     """A sentence on the memory that is needed, and what is free.
 
     Raises `UsageError` where it is too little, or more than the server is started with.
     """
     # `generation` leaves all entries behind that were filled for its events.
-    left = OTHERS + FEWEST * BATCHES * asked.rounds * asked.entries * 2
-    most = {"keys": asked.keys, "entries": left}
-    held = row.key_bytes * max(count for name, count in most.items() if asked.only in (None, name))
+    left = OTHERS + FEWEST * BATCHES * options.rounds * options.entries * 2
+    most = {"keys": options.keys, "entries": left}
+    needed_bytes = row.key_bytes * max(count for name, count in most.items() if options.only in (None, name))
     remedy = "Choose less with --keys, --entries or --rounds, or one series with --only."
     if row.most_bytes:
-        require_memory(f"the entries on {row.name}", held, row.most_bytes, "its maxmemory", remedy)
+        require_memory(f"the entries on {row.name}", needed_bytes, row.most_bytes, "its maxmemory", remedy)
     what = f"the servers of both series ({row.name}), one at a time,"
-    return require_memory(what, BASE_BYTES + held, psutil.virtual_memory().available, "free", remedy)
+    return require_memory(what, BASE_BYTES + needed_bytes, psutil.virtual_memory().available, "free", remedy)
 
 
-def tell(layout: str, done: int, whole: int, seconds: float) -> None:
-    """Say how far a long fill is, on one line that is written again."""
+def show_progress(layout: str, done: int, whole: int, seconds: float) -> None:
+    """Print the progress of a long fill, on one line that is overwritten."""
     if seconds > 1 and sys.stderr.isatty():
         left = seconds * (whole - done) / done
         print(
@@ -288,7 +288,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, metavar="N")
     parser.add_argument(
         "--strategies",
-        type=lambda text: names_of(text, MEASURED, "strategy"),
+        type=lambda text: parse_names(text, MEASURED, "strategy"),
         default=list(MEASURED),
         help=known,
     )
@@ -307,25 +307,25 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> int:
     """Measure, print a line for each size, and keep the figures. Returns the exit code of the contract."""
-    asked = arguments()
+    options = arguments()
     interrupts_raise()
     try:
-        row = SERVERS[asked.server]
+        row = SERVERS[options.server]
         row.require()
-        print(f"bench.cost: {require_room(asked, row)}.", file=sys.stderr)
+        print(f"bench.cost: {require_room(options, row)}.", file=sys.stderr)
         series: dict[str, Iterator[Point]] = {
-            "keys": over_keys(asked.server, asked.strategies, asked.keys, asked.rounds),
-            "entries": over_entries(asked.server, asked.strategies, asked.entries, asked.rounds),
+            "keys": over_keys(options.server, options.strategies, options.keys, options.rounds),
+            "entries": over_entries(options.server, options.strategies, options.entries, options.rounds),
         }
         for name, points in series.items():
-            if asked.only in (None, name):
+            if options.only in (None, name):
                 found: list[dict[str, Any]] = []
                 for point in points:
                     print(line(point), flush=True)
                     found.append(asdict(point))
-                part = f"{asked.server}, {name}" + (f" to {asked.keys}" if name == "keys" else "")
-                about = {"server": asked.server, "key_bytes": row.key_bytes, "caches": caches()}
-                if asked.write:
+                part = f"{options.server}, {name}" + (f" to {options.keys}" if name == "keys" else "")
+                about = {"server": options.server, "key_bytes": row.key_bytes, "caches": caches()}
+                if options.write:
                     EVIDENCE.keep(part, "bench.cost", series=name, **about, points=found)
                     draw(EVIDENCE)
     except KeyboardInterrupt:
@@ -335,7 +335,7 @@ def main() -> int:
         print(f"bench.cost: {error}", file=sys.stderr)
         return error.exit_code
     except (CacheUnavailable, redis.RedisError) as error:
-        print(f"bench.cost: {asked.server} failed: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"bench.cost: {options.server} failed: {' '.join(str(error).split())}", file=sys.stderr)
         return STACK_BROKE
     return HOLDS
 

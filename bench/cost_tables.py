@@ -1,4 +1,4 @@
-"""What an event costs, as `bench.cost` kept it: how the cost grows, tables for docs/scale.md, and two plots."""
+"""The cost of an event from the figures of `bench.cost`: its growth, tables for docs/scale.md, and two plots."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROMISES: dict[str, dict[str, int | None]] = {
 """The power of the size with which the cost grows, as the docstring of each strategy says. None: it says no single one
 (a search visits all keys, and then deletes what it found)."""
 SLACK = 0.25
-"""How far the whole interval may lie from the promised power. Caches that run out make every key a little dearer."""
+"""The largest distance of the interval from the promised power. When caches run out, every key costs a little more."""
 DECADES = 3
 """The powers of ten below the largest size that are fitted: fixed costs hide the growth among the smallest sizes."""
 DRAWS = 1000
@@ -44,7 +44,7 @@ LARGEST = 50_000_000
 """Keys among which one event is timed under each strategy."""
 
 Part = dict[str, Any]
-Kept = dict[str, Part]
+Records = dict[str, Part]
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ def growth(points: Sequence[Part], size: str, promised: int | None) -> Growth | 
     return Growth(power(lambda rounds: rounds), low, high, promised)
 
 
-def series(kept: Kept, name: str) -> Part:
+def series(records: Records, name: str) -> Part:
     """The part with that series in which most strategies were measured."""
-    found = [part for part in kept.values() if part["series"] == name]
+    found = [part for part in records.values() if part["series"] == name]
     return max(found, key=lambda part: len(list(by_strategy(part))), default={"points": []})
 
 
@@ -107,13 +107,15 @@ def by_strategy(part: Part) -> Iterator[tuple[str, list[Part]]]:
 
 def _made_by(parts: Sequence[Part]) -> str:
     """The commands of some parts, where they were run and when."""
-    said = [f"`{part['command']}`, {part['server']}, {part['machine']}; {part['date']}." for part in parts]
-    return " ".join(dict.fromkeys(said))
+    sentences = [
+        f"`{part['command']}`, {part['server']}, {part['machine']}; {part['date']}." for part in parts
+    ]
+    return " ".join(dict.fromkeys(sentences))
 
 
-def growth_table(kept: Kept) -> str:
+def growth_table(records: Records) -> str:
     """A row for each strategy: what an event costs at both ends of both series, and how it grows."""
-    parts = {name: part for name in SERIES if (part := series(kept, name))["points"]}
+    parts = {name: part for name in SERIES if (part := series(records, name))["points"]}
     rows: dict[str, list[str]] = {}
     heads = ["strategy"]
     for name, part in parts.items():
@@ -129,10 +131,10 @@ def growth_table(kept: Kept) -> str:
     return f"{_made_by(list(parts.values()))}\n\n{table(heads, list(rows.values()), range(1, len(heads)))}"
 
 
-def freed_table(kept: Kept) -> str:
+def freed_table(records: Records) -> str:
     """CPU time of the main thread and of the other threads for one event of the users with the most entries."""
     rows = []
-    for strategy, points in by_strategy(series(kept, "entries")):
+    for strategy, points in by_strategy(series(records, "entries")):
         took = [median(points[-1][threads]) for threads in ("main_us", "others_us")]
         both = (numbers.us(each) if each >= LEAST_US else "–" for each in took)
         rows.append([f"`{strategy}`", f"{points[-1]['own']:,}", *both])
@@ -150,31 +152,31 @@ def visits(part: Part) -> Iterator[tuple[str, int, float]]:
                 yield strategy, point["entries"], 1000 * median(point["main_us"]) / PATTERNS / point["keys"]
 
 
-def over_keys(kept: Kept) -> list[Part]:
+def over_keys(records: Records) -> list[Part]:
     """The parts that grew over keys."""
-    return [part for part in kept.values() if part["series"] == "keys"]
+    return [part for part in records.values() if part["series"] == "keys"]
 
 
-def visit_sentences(kept: Kept) -> str:
-    """How much dearer a visited key becomes, in every part that grew over keys."""
-    said = []
-    for part in over_keys(kept):
+def visit_sentences(records: Records) -> str:
+    """Return sentences on the growth of a visited key's cost, for every part that grew over keys."""
+    sentences = []
+    for part in over_keys(records):
         found = {(strategy, entries): ns for strategy, entries, ns in visits(part)}
         many = max(entries for _, entries in found) if found else 0
-        said += [
+        sentences += [
             f"A key among {many:,} entries costs `{name}` {found[name, many]:,.0f} ns, "
             f"{numbers.times(found[name, many] / found[name, FEW])} as much as among {FEW:,}."
             for name in ("scan", "keys")
             if (name, many) in found and (name, FEW) in found
         ]
-    return "\n\n".join([_made_by(over_keys(kept)), " ".join(said)])
+    return "\n\n".join([_made_by(over_keys(records)), " ".join(sentences)])
 
 
-def largest_table(kept: Kept) -> str:
-    """One event among so many keys, under each strategy that was measured there: the median of its rounds."""
+def largest_table(records: Records) -> str:
+    """Return a row for each strategy measured among `LARGEST` keys: the median cost of an event."""
     rows = [
         [f"`{strategy}`", f"{point['keys']:,}", numbers.us(median(point["main_us"])), f"`{part['command']}`"]
-        for part in over_keys(kept)
+        for part in over_keys(records)
         for strategy, points in by_strategy(part)
         for point in points
         if point["entries"] == LARGEST
@@ -183,15 +185,15 @@ def largest_table(kept: Kept) -> str:
 
 
 SHAPES = ["circle", "square", "triangle-up", "cross", "diamond", "triangle-down", "triangle-right"]
-COST_SAID = (
+COST_TEXT = (
     "The server's CPU time for one event under each strategy, over the entries on the server and of the user."
 )
-VISIT_SAID = (
+VISIT_TEXT = (
     "The main thread's time for each visited key, over the entries on the server, with the machine's caches."
 )
 
 
-def cost_plot(kept: Kept) -> str:
+def cost_plot(records: Records) -> str:
     """An event's cost over the keys on the server, and over the user's entries, as SVG."""
     panels = []
     for name, title, axis in (
@@ -200,7 +202,7 @@ def cost_plot(kept: Kept) -> str:
     ):
         rows: list[style.Row] = [
             {"strategy": strategy, "size": point[SERIES[name]], "ms": median(point["main_us"]) / 1000}
-            for strategy, points in by_strategy(series(kept, name))
+            for strategy, points in by_strategy(series(records, name))
             for point in points
             if median(point["main_us"]) > 0
         ]
@@ -221,12 +223,12 @@ def cost_plot(kept: Kept) -> str:
         lines = alt.layer(shown.mark_line(strokeWidth=1.5), shown.mark_point(size=70))
         panels.append(lines.properties(width=(style.WIDTH - 260) // 2, height=330, title=title))
     drawing: style.Chart = alt.hconcat(*panels)
-    return picture.svg(drawing, COST_SAID)
+    return picture.svg(drawing, COST_TEXT)
 
 
-def visit_plot(kept: Kept) -> str:
+def visit_plot(records: Records) -> str:
     """The time of a visited key over the keys on the server, with the caches of the machine, as SVG."""
-    parts = over_keys(kept)
+    parts = over_keys(records)
     rows: list[style.Row] = [
         {"strategy": strategy, "keys": entries, "ns": ns, "series": number}
         for number, part in enumerate(parts)
@@ -254,7 +256,7 @@ def visit_plot(kept: Kept) -> str:
         shown.mark_line(strokeWidth=1.5),
         shown.mark_point(size=90),
     ).properties(width=style.WIDTH - 260, height=330)
-    return picture.svg(drawing, VISIT_SAID)
+    return picture.svg(drawing, VISIT_TEXT)
 
 
 def _sizes(title: str) -> alt.Axis:
@@ -265,7 +267,7 @@ def _sizes(title: str) -> alt.Axis:
     return alt.Axis(title=f"{title}, log scale", labelExpr=words, values=[10.0**n for n in range(9)])
 
 
-PLOTS: dict[str, Callable[[Kept], str]] = {"cost": cost_plot, "visited-key": visit_plot}
+PLOTS: dict[str, Callable[[Records], str]] = {"cost": cost_plot, "visited-key": visit_plot}
 EVIDENCE = Evidence(
     "docs/cost.json",
     {
@@ -281,7 +283,7 @@ EVIDENCE = Evidence(
 
 def draw(evidence: Evidence) -> None:
     """Draw the plots of a page again, where both series were measured."""
-    kept = evidence.kept()
-    if all(series(kept, name)["points"] for name in SERIES):
+    records = evidence.records()
+    if all(series(records, name)["points"] for name in SERIES):
         for name, plot in PLOTS.items():
-            (evidence.root / "docs/plots" / f"{name}.svg").write_text(plot(kept))
+            (evidence.root / "docs/plots" / f"{name}.svg").write_text(plot(records))

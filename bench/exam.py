@@ -1,9 +1,9 @@
-"""The examination of `bin/lab diagnose`: scenes that are drawn, so that no rule can know them by heart.
+"""The examination of `bin/lab diagnose` on random scenes, so that no rule can be fitted to them.
 
     python -m bench.exam --scenes 300 --seed 1 --write
 
 A scene is an activity on a server of its own, with the length of its calls, the share of the time that they take and
-the number of clients drawn evenly on a logarithmic scale, and now and then a program beside it that computes. It is
+the number of clients drawn evenly on a logarithmic scale, and sometimes with a program that computes on one core. It is
 *ill* if the p99 of a bystander, who is no part of the diagnosis, is at least five times its own before the activity
 began, and 5 ms. An ill scene is right if the first cause that is named is one of the activity's. Any other scene is
 right if no cause is named, but that the server is full where it is.
@@ -24,8 +24,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.exam_load import OTHERS, SIZED
-from bench.kit import ROOT, Evidence, OneLineParser, names_of, server
+from bench.exam_load import SIZED, UNSIZED
+from bench.kit import ROOT, Evidence, OneLineParser, parse_names, server
 from docs.pages.fromruns import table
 from lab.diagnose.findings import answer_of, judge
 from lab.diagnose.prober import Prober
@@ -54,8 +54,8 @@ RIGHT: dict[str, tuple[str, ...]] = {
 """Activity → the causes that are right for it. `hot-big-key` is right as well where replies are what takes long."""
 BIG_REPLIES = ("smembers", "hgetall", "lrange", "zrange", "xrange", "mget")
 LENGTHS_MS, SHARES, CLIENTS = (1.0, 300.0), (0.02, 0.9), (1, 16)
-BUSY_BESIDE = 0.15
-"""Share of the scenes with a program beside them that computes on one core."""
+NEIGHBOUR_SHARE = 0.15
+"""Share of the scenes with another program that computes on one core."""
 ILL_TIMES, ILL_MS = 5.0, 5.0
 BEFORE_S, SETTLE_S, SECONDS = 3.0, 1.0, 10.0
 READY_S = 60.0
@@ -64,8 +64,11 @@ COMPUTES = "while True: sum(range(10_000))"
 
 
 @dataclass(frozen=True)
-class Row:
-    """One scene, and what was said of it. `before_ms`, `p99_ms`: p99 of the bystander without and with the activity."""
+class ExamRow:
+    """A scene with its diagnosis, `said`. `beside`: another program computed.
+
+    `before_ms`, `p99_ms`: p99 of the bystander without and with the activity.
+    """
 
     activity: str
     server: str
@@ -80,7 +83,7 @@ class Row:
 
     @property
     def ill(self) -> bool:
-        """True if a bystander plainly suffers."""
+        """True if the bystander's p99 is far above its healthy one."""
         return self.p99_ms >= max(ILL_MS, ILL_TIMES * self.before_ms)
 
     @property
@@ -103,12 +106,12 @@ def draw(dice: random.Random, servers: list[str]) -> tuple[str, str, float, floa
         return math.exp(dice.uniform(math.log(low), math.log(high)))
 
     return (
-        dice.choice([*SIZED, *OTHERS]),
+        dice.choice([*SIZED, *UNSIZED]),
         dice.choice(servers),
         between(*LENGTHS_MS),
         between(*SHARES),
         round(between(*CLIENTS)),
-        dice.random() < BUSY_BESIDE,
+        dice.random() < NEIGHBOUR_SHARE,
     )
 
 
@@ -126,11 +129,11 @@ class Bystander:
         return waits[max(0, math.ceil(0.99 * len(waits)) - 1)] if waits else 0.0
 
 
-def hold(drawn: tuple[str, str, float, float, int, bool]) -> Row:
-    """Hold one scene. Raises `LabError` if it cannot be had."""
-    activity, of, length_ms, share, clients, beside = drawn
+def play(drawn: tuple[str, str, float, float, int, bool]) -> ExamRow:
+    """Play a scene and diagnose it. Raises `LabError` if it cannot be started."""
+    activity, product, length_ms, share, clients, beside = drawn
     with ExitStack() as stack:
-        url = stack.enter_context(server(of))
+        url = stack.enter_context(server(product))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         calm = Bystander(url)
         time.sleep(BEFORE_S)
@@ -154,15 +157,17 @@ def hold(drawn: tuple[str, str, float, float, int, bool]) -> Row:
         if not ready:
             raise StackError(f"{activity} did not get ready within {READY_S:g} s")
         if beside:
-            other = Child("beside", [sys.executable, "-c", COMPUTES], folder / "beside.log")
-            stack.callback(other.stop)
+            neighbour = Child("beside", [sys.executable, "-c", COMPUTES], folder / "beside.log")
+            stack.callback(neighbour.stop)
         time.sleep(SETTLE_S)
         bystander = Bystander(url)
         window, _ = watch(read_address(url, environ={}), SECONDS)
         p99_ms = bystander.p99_ms()
         load.check()
         said = answer_of(judge(window))
-        return Row(activity, of, length_ms, share, clients, beside, before_ms, p99_ms, window.busy, said)
+        return ExamRow(
+            activity, product, length_ms, share, clients, beside, before_ms, p99_ms, window.busy, said
+        )
 
 
 def cost(pairs: int) -> list[float]:
@@ -195,35 +200,35 @@ def cost(pairs: int) -> list[float]:
             seconds[int(each.due_s)].append(each.waited_s)
     means = [statistics.fmean(waits) for waits in seconds]
     return [
-        (one / other if number % 2 == 0 else other / one)
-        for number, (one, other) in enumerate(zip(means[::2], means[1::2], strict=True))
+        (one / neighbour if number % 2 == 0 else neighbour / one)
+        for number, (one, neighbour) in enumerate(zip(means[::2], means[1::2], strict=True))
     ]
 
 
-def score(kept: dict[str, dict[str, list[dict[str, object]]]]) -> str:
-    """The table of the page: for each activity the ill scenes and the others, and what was said of them."""
-    part = kept["exam"]
-    rows = [Row(**each) for each in part["rows"]]  # type: ignore[arg-type] # as `asdict` wrote them
+def score(records: dict[str, dict[str, list[dict[str, object]]]]) -> str:
+    """The table of the page: for each activity the ill and the healthy scenes, and their diagnoses."""
+    part = records["exam"]
+    rows = [ExamRow(**each) for each in part["rows"]]  # type: ignore[arg-type] # as `asdict` wrote them
     lines = []
     for activity in [*RIGHT, "all"]:
         mine = [row for row in rows if activity in (row.activity, "all")]
-        ill, well = [row for row in mine if row.ill], [row for row in mine if not row.ill]
+        ill, healthy = [row for row in mine if row.ill], [row for row in mine if not row.ill]
         wrong = sorted({row.said for row in mine if row.verdict == "other"})
         counts = [
             sum(row.verdict == verdict for row in ill) for verdict in ("right", "other", "silent", "healthy")
         ]
-        accused = sum(row.verdict == "other" for row in well)
+        accused = sum(row.verdict == "other" for row in healthy)
         lines.append(
-            [activity, str(len(ill)), *map(str, counts), str(len(well)), str(accused), ", ".join(wrong)]
+            [activity, str(len(ill)), *map(str, counts), str(len(healthy)), str(accused), ", ".join(wrong)]
         )
     heads = ["activity", "ill", "named first", "another cause", "cannot tell", "“nothing”", "not ill", "accused",
              "named wrongly"]  # fmt: skip
     return f"`{part['command']}` ({part['machine']}; {part['date']}):\n\n{table(heads, lines)}"
 
 
-def price(kept: dict[str, dict[str, float | str]]) -> str | None:
+def price(records: dict[str, dict[str, float | str]]) -> str | None:
     """The sentence of the page on what a diagnosis costs; None where that was not measured yet."""
-    if not (part := kept.get("cost")):
+    if not (part := records.get("cost")):
         return None
     return (
         f"`{part['command']}` ({part['machine']}; {part['date']}): while a diagnosis goes on, a bystander of a server "
@@ -245,7 +250,7 @@ def main() -> int:
     )
     parser.add_argument(
         "--servers",
-        type=lambda text: names_of(text, ("embedded", "redis"), "server"),
+        type=lambda text: parse_names(text, ("embedded", "redis"), "server"),
         default=["embedded", "redis"],
         help="servers, separated by commas (embedded,redis)",
     )
@@ -253,24 +258,24 @@ def main() -> int:
     parser.add_argument(
         "--cost", type=int, metavar="PAIRS", help="only measure what a diagnosis costs a bystander"
     )
-    asked = parser.parse_args()
-    if asked.cost:
-        logs = [math.log(each) for each in cost(asked.cost)]
+    options = parser.parse_args()
+    if options.cost:
+        logs = [math.log(each) for each in cost(options.cost)]
         mean, half = statistics.fmean(logs), 1.96 * statistics.stdev(logs) / math.sqrt(len(logs))
         low, high = math.exp(mean - half), math.exp(mean + half)
-        if asked.write:
-            EVIDENCE.keep("cost", "bench.exam", pairs=asked.cost, ratio=math.exp(mean), low=low, high=high)
+        if options.write:
+            EVIDENCE.keep("cost", "bench.exam", pairs=options.cost, ratio=math.exp(mean), low=low, high=high)
         print(
             f"a bystander's mean wait with a diagnosis: {math.exp(mean):.3f} times as long ({low:.3f} to {high:.3f})"
         )
         return 0
-    dice, rows, failed = random.Random(asked.seed), [], 0
-    for number in range(1, asked.scenes + 1):
-        drawn = draw(dice, asked.servers)
-        if asked.only and drawn[0] not in asked.only:
+    dice, rows, failed = random.Random(options.seed), [], 0
+    for number in range(1, options.scenes + 1):
+        drawn = draw(dice, options.servers)
+        if options.only and drawn[0] not in options.only:
             continue
         try:
-            row = hold(drawn)
+            row = play(drawn)
         except LabError as error:
             failed += 1
             print(f"{number} {drawn}: {error}", flush=True)
@@ -282,7 +287,7 @@ def main() -> int:
             f"{'ill' if row.ill else 'well'}: {row.said}: {row.verdict}",
             flush=True,
         )
-    if asked.write:
+    if options.write:
         EVIDENCE.keep("exam", "bench.exam", rows=[asdict(row) for row in rows], failed=failed)
     ill = [row for row in rows if row.ill]
     bad = sum(row.verdict in ("other", "healthy") for row in rows)

@@ -1,7 +1,7 @@
-"""One scene of the examination: `python -m bench.exam_load ACTIVITY URL LENGTH_MS SHARE CLIENTS` until it is ended.
+"""A scene of the examination: `python -m bench.exam_load ACTIVITY URL LENGTH_MS SHARE CLIENTS` until it is ended.
 
-It prepares its data, finds by trial how large they must be for one call to take LENGTH_MS (at most as large as
-`MOST`), prints one line, and calls so often that the calls take SHARE of the server's time. What has no length of a
+It prepares its data, finds by trial how large they must be for one call to take LENGTH_MS (at most as large as `MOST`),
+prints one line, and calls so often that the calls take SHARE of the server's time. An activity without a length of a
 call reads LENGTH_MS and SHARE as its size and rate: see each function.
 """
 
@@ -24,8 +24,8 @@ KEY = "exam"
 LONG_TEXT = "x" * 100
 
 
-class Scene:
-    """The server, and what is asked of it: a call of `length_s` for `share` of the time, by `clients`."""
+class ExamScene:
+    """The server and its load: calls of `length_s` that take `share` of its time, sent by `clients`."""
 
     def __init__(self, url: str, length_s: float, share: float, clients: int) -> None:
         self.url, self.length_s, self.share, self.clients = url, length_s, share, clients
@@ -116,7 +116,7 @@ SIZED: dict[str, tuple[str, str, Callable[[int], Callable[[Any], object]]]] = {
 """Activity → its command, its data, and a function from the size to the call."""
 
 
-def snapshots(scene: Scene) -> None:
+def snapshots(scene: ExamScene) -> None:
     """BGSAVE again and again over so much memory that a fork takes about LENGTH_MS (1 GB: 10 ms or more)."""
     scene.fill(min(MOST, round(scene.length_s * 2e7)), "keys")
     scene.client.config_set("save", "")
@@ -129,7 +129,7 @@ def snapshots(scene: Scene) -> None:
     scene.repeat(save, 1.0)
 
 
-def evictions(scene: Scene) -> None:
+def evictions(scene: ExamScene) -> None:
     """Large values are written at the limit of the memory: SHARE times a thousand a second."""
     scene.client.config_set("maxmemory", "100mb")
     scene.client.config_set("maxmemory-policy", "allkeys-lru")
@@ -143,7 +143,7 @@ def evictions(scene: Scene) -> None:
     scene.repeat(lambda c: c.set(f"{KEY}:big:{next(numbers) % 3}", b"x" * size), scene.length_s / scene.share)
 
 
-def expiries(scene: Scene) -> None:
+def expiries(scene: ExamScene) -> None:
     """Waves of keys that expire in the same moment, one a second, as many as LENGTH_MS × 5,000."""
     size = round(max(1_000, min(300_000, scene.length_s * 5e6)))
     scene.clients = 1
@@ -159,7 +159,7 @@ def expiries(scene: Scene) -> None:
     scene.repeat(wave, 1.0)
 
 
-def connections(scene: Scene) -> None:
+def connections(scene: ExamScene) -> None:
     """Each call has a connection of its own, SHARE × 3,000 a second."""
 
     def connect(_: Any) -> None:
@@ -170,7 +170,7 @@ def connections(scene: Scene) -> None:
     scene.repeat(connect, 1 / (3_000 * scene.share))
 
 
-def ordinary(scene: Scene) -> None:
+def ordinary(scene: ExamScene) -> None:
     """GET and SET of small values in pipelines of LENGTH_MS × 10, as often as SHARE of the time allows for."""
     scene.fill(START, "keys")
     width = max(1, min(300, round(scene.length_s * 1e4)))
@@ -185,19 +185,19 @@ def ordinary(scene: Scene) -> None:
     scene.repeat(call, each_s / scene.share)
 
 
-def blocked(scene: Scene) -> None:
+def blocked(scene: ExamScene) -> None:
     """Clients that wait for work with BLPOP, which is no harm."""
     scene.clients = max(20, scene.clients)
     scene.repeat(lambda c: c.blpop("exam:nothing", 5), 0.1)
 
 
-def idle(_: Scene) -> None:
+def idle(_: ExamScene) -> None:
     """Do nothing."""
     print("ready", flush=True)
     time.sleep(3600)
 
 
-OTHERS: dict[str, Callable[[Scene], None]] = {
+UNSIZED: dict[str, Callable[[ExamScene], None]] = {
     "snapshots": snapshots,
     "evictions": evictions,
     "expiries": expiries,
@@ -211,11 +211,11 @@ OTHERS: dict[str, Callable[[Scene], None]] = {
 def main(words: list[str]) -> None:
     """Carry out the scene that the command line describes."""
     activity, url, length_ms, share, clients = words
-    scene = Scene(url, float(length_ms) / 1000, float(share), int(clients))
+    scene = ExamScene(url, float(length_ms) / 1000, float(share), int(clients))
     if activity in SIZED:
         scene.sized(*SIZED[activity])
     else:
-        OTHERS[activity](scene)
+        UNSIZED[activity](scene)
 
 
 if __name__ == "__main__":

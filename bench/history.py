@@ -2,9 +2,9 @@
 
 It reads and invalidates a few hundred entries as fast as it can, with the app's own cache, layouts, strategies, state
 and invalidator, for each strategy in turn. In the history `switch` all of them take turns, three a second. Meanwhile
-parts fail one after the other, at random moments (`FAULTS`), and the settings change, so that the invalidator begins
-anew what it has under way. Every operation is recorded with its begin and end: `bench.history_load` says how, and
-`bench.history_judge` says what is accused. Entries live for three seconds, so that they expire too, and indexes change
+parts fail one after the other, at random moments (`FAULTS`), and the settings change, so that the invalidator restarts
+the events under way. Every operation is recorded with its begin and end: `bench.history_load` records
+them, and `bench.history_judge` judges them. Entries live for three seconds, so that they expire too, and indexes change
 their bucket.
 
 Exit code 0: nothing is accused; 1: something is; 2: bad arguments; 3: the server or a process is not there; 130:
@@ -30,9 +30,9 @@ import redis
 
 from app.settings import STRATEGY_NAMES, layout_of
 from app.state import StateError
-from bench.history_judge import Found, judge
+from bench.history_judge import Judgement, judge
 from bench.history_load import Events, Indexes, Job, count, handled, histories, reads_done
-from bench.kit import ROOT, Evidence, OneLineParser, days, interrupts_raise, names_of
+from bench.kit import ROOT, Evidence, OneLineParser, days, interrupts_raise, parse_names
 from docs.pages.fromruns import table
 from lab.errors import CLAIM_FAILED, HOLDS, INTERRUPTED, STACK_BROKE, LabError, StackError
 from lab.server.processes import Child, free_port, stop_all, uninterrupted
@@ -49,7 +49,7 @@ OPERATIONS_MAX = 100_000_000
 LOAD = (sys.executable, "-m", "bench.history_load")
 
 
-class Scene:
+class FaultScene:
     """The processes of a history: a server, the invalidator and readers, which can be made to fail."""
 
     def __init__(self, job: Job, program: Sequence[str]) -> None:
@@ -111,24 +111,24 @@ class Scene:
         stop_all([*self.readers, self.invalidator, self.server])
 
 
-def server_killed(scene: Scene, seconds: float) -> None:
+def server_killed(scene: FaultScene, seconds: float) -> None:
     """SIGKILL to the server, which is away for a while."""
     scene.restart_server(signal.SIGKILL, seconds)
 
 
-def server_restarted(scene: Scene, _: float) -> None:
+def server_restarted(scene: FaultScene, _: float) -> None:
     """SIGTERM to the server, and a new start at once."""
     scene.restart_server(signal.SIGTERM, 0.0)
 
 
-def server_frozen(scene: Scene, seconds: float) -> None:
+def server_frozen(scene: FaultScene, seconds: float) -> None:
     """SIGSTOP to the server, for longer than its clients wait, or shorter; it then carries out what it was sent."""
     scene.server.process.send_signal(signal.SIGSTOP)
     time.sleep(seconds)
     scene.server.process.send_signal(signal.SIGCONT)
 
 
-def connections_cut(scene: Scene, seconds: float) -> None:
+def connections_cut(scene: FaultScene, seconds: float) -> None:
     """The server closes all connections, again and again: clients do not learn what was carried out."""
     end = time.monotonic() + seconds
     with scene.admin() as admin:
@@ -137,19 +137,19 @@ def connections_cut(scene: Scene, seconds: float) -> None:
             time.sleep(0.05)
 
 
-def invalidator_killed(scene: Scene, _: float) -> None:
+def invalidator_killed(scene: FaultScene, _: float) -> None:
     """SIGKILL to the invalidator, which needs about a second to start."""
     scene.kill(scene.invalidator)
     scene.invalidator = scene.invalidator.start_again()
 
 
-def reader_killed(scene: Scene, _: float) -> None:
+def reader_killed(scene: FaultScene, _: float) -> None:
     """SIGKILL to a reader, with all that it is about to put; another takes its place."""
     scene.kill(scene.readers.pop(0))
     scene.add_reader()
 
 
-FAULTS: dict[str, Callable[[Scene, float], None]] = {
+FAULTS: dict[str, Callable[[FaultScene, float], None]] = {
     "server killed": server_killed,
     "server restarted": server_restarted,
     "server frozen": server_frozen,
@@ -162,7 +162,7 @@ FAULTS: dict[str, Callable[[Scene, float], None]] = {
 class Chaos:
     """Lets parts fail, and changes the settings, at random moments. Main thread only."""
 
-    def __init__(self, job: Job, scene: Scene) -> None:
+    def __init__(self, job: Job, scene: FaultScene) -> None:
         self._job, self._scene, self._state = job, scene, job.state()
         self._chance = random.Random(f"{job.seed} chaos")
         self.faults: Counter[str] = Counter()
@@ -203,10 +203,10 @@ class Chaos:
 
 
 class History(NamedTuple):
-    """What came of one strategy: its figures, and what the judge found."""
+    """The history of one strategy: its figures and its judgement."""
 
     figures: dict[str, Any]
-    found: Found
+    found: Judgement
 
 
 def record(job: Job, readers: int, program: Sequence[str] = LOAD) -> History:
@@ -222,17 +222,17 @@ def record(job: Job, readers: int, program: Sequence[str] = LOAD) -> History:
     state.init_invalidation(TURNS[0] if job.strategy == SWITCH else job.strategy, 1000)
     state.close()
     began = time.monotonic()
-    scene = Scene(job, program)
+    scene = FaultScene(job, program)
     events, indexes, chaos = Events(job), Indexes(job), Chaos(job, scene)
     events.begin()
     indexes.begin()
     try:
         while not events.first.wait(STEP_S):
             scene.check()
-        enough = handled(job) + job.handlings
+        handled_target = handled(job) + job.handlings
         for _ in range(readers):
             scene.add_reader()
-        while reads_done(job) < job.reads or handled(job) < enough or len(chaos.faults) < len(FAULTS):
+        while reads_done(job) < job.reads or handled(job) < handled_target or len(chaos.faults) < len(FAULTS):
             chaos.step()
             time.sleep(STEP_S)
         events.stop(job.patience_s)
@@ -282,11 +282,11 @@ def line(history: History) -> str:
 COUNTED = ("reads", "hits", "puts", "events", "faults", "turns")
 
 
-def accused_table(kept: dict[str, Any]) -> str:
+def accused_table(records: dict[str, Any]) -> str:
     """A row for each strategy on each server: what it did, and what is accused."""
-    rows = list(kept.values())
+    rows = list(records.values())
     kinds = list(rows[0]["accused"])
-    said = (
+    summary = (
         f"{len(rows)} histories with {sum(row['reads'] for row in rows):,} reads and "
         f"{sum(row['events'] for row in rows):,} events; "
         f"{sum(sum(row['accused'].values()) for row in rows):,} accused. {days(rows)}"
@@ -305,11 +305,11 @@ def accused_table(kept: dict[str, Any]) -> str:
         for example in examples
     ]
     return "\n\n".join(
-        [said, table(heads, shown, range(2, len(heads))), *(["\n".join(found)] if found else [])]
+        [summary, table(heads, shown, range(2, len(heads))), *(["\n".join(found)] if found else [])]
     )
 
 
-def races_table(kept: dict[str, Any]) -> str:
+def races_table(records: dict[str, Any]) -> str:
     """A row for each strategy on each server: how often the race of cache-aside was lost, and for how long."""
     shown = [
         [
@@ -322,7 +322,7 @@ def races_table(kept: dict[str, Any]) -> str:
             f"{row['longest_s']:.2f}",
             f"{row['ttl_s']:g}",
         ]
-        for row in kept.values()
+        for row in records.values()
     ]
     heads = ["server", "strategy", "puts", "raced", "in 10,000 puts", "reads served", "longest, s", "TTL, s"]
     return table(heads, shown, range(2, len(heads)))
@@ -350,7 +350,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument("--server", choices=list(SERVERS), default="embedded", help="(embedded)")
     parser.add_argument(
-        "--strategies", type=lambda text: names_of(text, list(STRATEGIES), "strategy"), default=list(STRATEGIES),
+        "--strategies", type=lambda text: parse_names(text, list(STRATEGIES), "strategy"), default=list(STRATEGIES),
         metavar="NAME,...", help=f"{', '.join(STRATEGIES)} (all)",
     )  # fmt: skip
     parser.add_argument(

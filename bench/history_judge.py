@@ -38,7 +38,7 @@ SHOWN = 5
 """Accusations of a kind that are kept in words; all are counted."""
 
 
-class Event(NamedTuple):
+class EventRecord(NamedTuple):
     """An event. `version`: of the user's data from it on (1, 2, ...); `begin`: when it was sent; `accepted`: False if
     it was refused; `handled`: when it was first seen to have left the outbox, None if it never was.
     """
@@ -88,15 +88,15 @@ class UserHistory(NamedTuple):
     """All that happened to one user's entries."""
 
     user: int
-    events: Sequence[Event]
+    events: Sequence[EventRecord]
     handlings: Sequence[Handling]
     puts: Sequence[Put]
     reads: Sequence[Read]
 
 
 @dataclass
-class Found:
-    """What histories show. `accused` counts by kind; `examples` has some of each in words.
+class Judgement:
+    """The faults found in histories. `accused` counts by kind; `examples` has some of each in words.
 
     `raced`: reads that served a value of the race; `late`: how many such values there were; `longest_s`: how long one
     of them was served, counted from its put's end or from the event's, whichever came later.
@@ -120,16 +120,16 @@ class Found:
         return not any(self.accused.values())
 
 
-def judge(histories: Iterable[UserHistory], ttl_s: float) -> Found:
+def judge(histories: Iterable[UserHistory], ttl_s: float) -> Judgement:
     """Judge the histories of all users."""
-    found = Found()
+    found = Judgement()
     for history in histories:
         swept = _judge_events(history, found)
         _judge_reads(history, swept, ttl_s, found)
     return found
 
 
-def _judge_events(history: UserHistory, found: Found) -> list[float]:
+def _judge_events(history: UserHistory, found: Judgement) -> list[float]:
     """Accuse lost events. For each event: when the last of its handlings began; infinity for one that was lost."""
     handlings = sorted(history.handlings)
     begins = [handling.begin for handling in handlings]
@@ -150,7 +150,7 @@ def _judge_events(history: UserHistory, found: Found) -> list[float]:
     return swept
 
 
-def _judge_reads(history: UserHistory, swept: Sequence[float], ttl_s: float, found: Found) -> None:
+def _judge_reads(history: UserHistory, swept: Sequence[float], ttl_s: float, found: Judgement) -> None:
     puts = {put.number: put for put in history.puts}
     late = set()
     for read in history.reads:

@@ -37,7 +37,7 @@ from app.process import setup_logging
 from app.settings import Settings
 from app.state import State, StateError
 from app.strategies import STRATEGIES, Strategy
-from bench.history_judge import Event, Handling, Put, Read, UserHistory
+from bench.history_judge import EventRecord, Handling, Put, Read, UserHistory
 
 THREADS = 8
 """Threads of a reader process: most of them wait for the server, or for a value that is being computed."""
@@ -67,7 +67,7 @@ HANDLED = struct.Struct("<qdd")
 
 @dataclass(frozen=True)
 class Job:
-    """What a history is made of. Times in seconds, `compute_ms` at most.
+    """The parameters of a history. Times in seconds, `compute_ms` at most.
 
     It goes on until all `reads` are done, and the invalidator has carried out `handlings` events since they began. The
     storefront waits `timeout_s` for the server: some faults last longer, and some do not.
@@ -123,12 +123,12 @@ def load_job(folder: str) -> Job:
 
 
 def handled(job: Job) -> int:
-    """How many events the invalidator has carried out."""
+    """Return the number of events that the invalidator has carried out."""
     return (Path(job.folder) / "handlings").stat().st_size // HANDLED.size
 
 
 def reads_done(job: Job) -> int:
-    """How many reads are done."""
+    """Return the number of reads done."""
     return sum(path.stat().st_size for path in Path(job.folder).glob("reads-*")) // READS.itemsize
 
 
@@ -378,7 +378,7 @@ def histories(job: Job, sent: dict[int, list[Sent]]) -> Iterator[UserHistory]:
         puts, hits = own[own["number"] != 0], own[own["source"] != 0]
         yield UserHistory(
             user,
-            [Event(each.version, each.begin, each.number is not None, each.handled) for each in events],
+            [EventRecord(each.version, each.begin, each.number is not None, each.handled) for each in events],
             [Handling(begin, end) for _, begin, end in handlings[handlings["user"] == user].tolist()],
             [
                 Put(number, name, LAYOUTS[layout], epoch, version, begin, end)
@@ -392,7 +392,7 @@ def histories(job: Job, sent: dict[int, list[Sent]]) -> Iterator[UserHistory]:
 
 
 def count(job: Job) -> dict[str, int]:
-    """How many reads, hits, misses, and failed reads or puts the folder's files have."""
+    """Count reads, hits, misses, and failed reads or puts in the folder's files."""
     reads = _reads(job)
     hits, misses = int((reads["source"] != 0).sum()), int((reads["number"] != 0).sum())
     unknown = int(np.isinf(reads["put_end"]).sum())

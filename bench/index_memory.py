@@ -1,4 +1,4 @@
-"""What the index costs in the server's memory: bytes for each cached entry, and as a part of the entry
+"""Measures the index's memory on the server: bytes for each cached entry, and as a part of the entry
 itself.
 
 Run as ``python -m bench.index_memory``. The same entries are stored with and without the index on one emptied

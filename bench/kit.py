@@ -1,4 +1,4 @@
-"""What benchmarks share: a server of their own, one line of output, a command line, and figures kept for the pages."""
+"""Tools shared by benchmarks: a server of their own, one line of output, a command line, and figures for the pages."""
 
 import argparse
 import json
@@ -24,12 +24,12 @@ from lab.server.servers import SERVERS
 
 ROOT = Path(__file__).resolve().parents[1]
 ELSEWHERE = ("--out", "--write")
-"""Options with a place of this machine: it changes nothing that is measured, and is not kept."""
+"""Options that name a path of this machine: they do not affect the measurement, and are not kept."""
 
 
 @contextmanager
 def server(name: str = "embedded") -> Iterator[str]:
-    """One of the lab's servers (without persistence), as a run would start it; yields its URL."""
+    """Start one of the lab's servers (without persistence), as a run would; yields its URL."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -64,7 +64,7 @@ class OneLineParser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: {message}\n")
 
 
-def names_of(text: str, known: Sequence[str], what: str) -> list[str]:
+def parse_names(text: str, known: Sequence[str], what: str) -> list[str]:
     """The names in a list with commas, in the order of `known`. Raises argparse's error for one that is unknown, or
     if there is none.
     """
@@ -96,22 +96,23 @@ def report(what: str, ratio: float, goal: str, **figures: float) -> None:
 def typed(module: str) -> str:
     """The command that runs this process, without the places of its files. `module` stands after ``python -m``."""
     words = iter(sys.argv[1:])
-    kept = [word for word in words if not (word in ELSEWHERE and next(words, ""))]
-    return shlex.join(["python", "-m", module, *kept])
+    words_kept = [word for word in words if not (word in ELSEWHERE and next(words, ""))]
+    return shlex.join(["python", "-m", module, *words_kept])
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a benchmark keeps: figures in a JSON file, and tables of them in pages.
+    """The stored figures of a benchmark: a JSON file, and tables of them in pages.
 
-    `tables`: page → name of a table → what makes it of the figures; None where its part was not measured yet.
+    `tables`: page → name of a table → the function that makes it from the figures; it returns None where its part was
+    not measured yet.
     """
 
     figures: str
     tables: Mapping[str, Mapping[str, Callable[[dict[str, Any]], str | None]]]
     root: Path = ROOT
 
-    def kept(self) -> dict[str, Any]:
+    def records(self) -> dict[str, Any]:
         """The figures kept so far, by the names of their parts."""
         path = self.root / self.figures
         return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
@@ -127,14 +128,14 @@ class Evidence:
             "date": date.today().isoformat(),
             "machine": f"{machine['cores']} cores of {machine['processor']}",
         }
-        self.write(dict(sorted((self.kept() | {part: {**about, **figures}}).items())))
+        self.write(dict(sorted((self.records() | {part: {**about, **figures}}).items())))
 
-    def write(self, kept: dict[str, Any]) -> None:
+    def write(self, records: dict[str, Any]) -> None:
         """Write all figures, and the tables of them. Raises `UsageError` for a page that has no place for a table."""
-        (self.root / self.figures).write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        (self.root / self.figures).write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
         for page, tables in self.tables.items():
             for name, make in tables.items():
-                if (table := make(kept)) is not None:
+                if (table := make(records)) is not None:
                     write_table(self.root / page, name, table)
 
 
@@ -163,12 +164,12 @@ def keep(path: Path | None, part: str, module: str, **figures: Any) -> None:
     """
     if path is None:
         return
-    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    records = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     machine = host_facts()
-    kept[part] = {
+    records[part] = {
         "command": typed(module),
         "date": date.today().isoformat(),
         "machine": f"{machine['cores']} cores of {machine['processor']}",
         **figures,
     }
-    path.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(dict(sorted(records.items())), indent=1) + "\n", encoding="utf-8")

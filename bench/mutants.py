@@ -42,7 +42,7 @@ def results() -> dict[str, int | None]:
 
 
 def sample(names: Iterator[str], one_in: int) -> list[str]:
-    """One in `one_in` of the names (at most 256), the same ones on every machine."""
+    """Return one in `one_in` of the names (at most 256), the same ones on every machine."""
     return sorted(name for name in names if hashlib.sha256(name.encode()).digest()[0] % one_in == 0)
 
 

@@ -10,8 +10,8 @@ run: lowest, highest, and the mean with its 95 % interval (Student's t).
 to 250 ms in which all processes of the run stand still, server and probe included (SIGSTOP, like a hypervisor), and a
 program that takes all cores for 0.5 to 2 s.
 
-`--write` keeps the rows in docs/trust.json, with that claim's figures, and renews what docs/trust.md and
-docs/predict.md say of them.
+`--write` keeps the rows in docs/trust.json, with that claim's figures, and renews the tables in docs/trust.md and
+docs/predict.md.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ PAUSE_S, BURST_S = (0.06, 0.25), (0.5, 2.0)
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run: its exit code, its seconds, how many claims were as they should be, and notes on what matters.
+    """A run: its exit code, its seconds, how many claims were as they should be, and notes.
 
-    `ratios`: that of each claim which has one. `figures`: those of the claim that was asked for. `disturbed`: what was
-    done to the run.
+    `ratios`: that of each claim which has one. `figures`: those of the requested claim. `disturbed`: the
+    disturbances of the run.
     """
 
     seed: int
@@ -70,11 +70,11 @@ class Outcome:
 
     def row(self) -> str:
         """The run as a line of the table."""
-        said = "; ".join(self.notes)
-        said = said if self.code == 1 or len(said) <= WIDTH else said[: WIDTH - 1] + "…"
+        text = "; ".join(self.notes)
+        text = text if self.code == 1 or len(text) <= WIDTH else text[: WIDTH - 1] + "…"
         return (
             f"{self.seed:>4}  {WORDS.get(self.code, f'exit {self.code}'):<9} {self.seconds:>6.1f} s  "
-            f"{self.claims:>8}  {said}"
+            f"{self.claims:>8}  {text}"
         )
 
 
@@ -94,7 +94,7 @@ def outcome(
     return Outcome(seed, code, seconds, claims, wrong or foremost, ratios, figures)
 
 
-def once(
+def run_once(
     scenario: str,
     server: str,
     stack: str,
@@ -103,29 +103,31 @@ def once(
     claim: str | None = None,
     per_minute: float = 0.0,
 ) -> Outcome:
-    """Make one run into that folder, beside disturbances where there are some."""
+    """Make one run into that folder, with disturbances if any are requested."""
     words = [scenario, "--pace", "quick", "--server", server, "--stack", stack, "--seed", str(seed)]
     command = [sys.executable, "-m", "lab", "run", *words, "--json", "--out", str(folder)]
     began = time.monotonic()
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    done: list[str] = []
+    disturbances: list[str] = []
     if per_minute:
-        threading.Thread(target=disturb, args=(process, per_minute, random.Random(seed), done)).start()
+        threading.Thread(
+            target=disturb, args=(process, per_minute, random.Random(seed), disturbances)
+        ).start()
     printed, errors = process.communicate()
     seconds = time.monotonic() - began
     if process.returncode in WORDS and printed:
         headline = scenarios.find(scenario).headline
         found = outcome(seed, process.returncode, seconds, json.loads(printed), headline, claim)
     else:  # it broke, or the machine was too busy to begin
-        said = [line for line in errors.splitlines() if line.startswith("lab:")]
-        found = Outcome(seed, process.returncode, seconds, "", tuple(said[-1:]))
-    return replace(found, disturbed=tuple(done))
+        text = [line for line in errors.splitlines() if line.startswith("lab:")]
+        found = Outcome(seed, process.returncode, seconds, "", tuple(text[-1:]))
+    return replace(found, disturbed=tuple(disturbances))
 
 
 def disturb(
-    process: subprocess.Popen[str], per_minute: float, chance: random.Random, done: list[str]
+    process: subprocess.Popen[str], per_minute: float, chance: random.Random, disturbances: list[str]
 ) -> None:
     """Disturb a run until it ends; add to `done` what was done."""
     began = time.monotonic()
@@ -134,13 +136,13 @@ def disturb(
             process.wait(chance.expovariate(per_minute / 60))
             return
         at = f"{time.monotonic() - began:.0f} s"
-        if len(done) % 2 == 0:
+        if len(disturbances) % 2 == 0:
             seconds = chance.uniform(*PAUSE_S)
-            done.append(f"{at}: stopped for {seconds * 1000:.0f} ms")
+            disturbances.append(f"{at}: stopped for {seconds * 1000:.0f} ms")
             pause(process.pid, seconds)
         else:
             seconds = chance.uniform(*BURST_S)
-            done.append(f"{at}: all cores for {seconds:.1f} s")
+            disturbances.append(f"{at}: all cores for {seconds:.1f} s")
             hogs = [multiprocessing.Process(target=spin, args=(seconds,)) for _ in range(os.cpu_count() or 1)]
             for hog in hogs:
                 hog.start()
@@ -195,22 +197,22 @@ def wandering(claim: str, outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def verdicts(kept: dict[str, Any], part: str) -> str | None:
-    """How many runs of a kept part ended in a verdict, in how many every claim held, how far a ratio varies."""
-    if (found := kept.get(part)) is None:
+def verdicts(records: dict[str, Any], part: str) -> str | None:
+    """Return a sentence: how many runs of a part have a verdict, in how many every claim held, how a ratio varies."""
+    if (found := records.get(part)) is None:
         return None
     judged = sum(row["code"] in (0, 1) for row in found["rows"])
-    held = sum(row["code"] == 0 for row in found["rows"])
+    all_hold = sum(row["code"] == 0 for row in found["rows"])
     return (
         f"`{found['command']}` on {found['machine']}, {found['date']}: {judged} of {len(found['rows'])} runs ended in "
-        f"a verdict; in {held} of those every claim held."
+        f"a verdict; in {all_hold} of those every claim held."
         + (f" `{found['wanders']}`" if found["wanders"] else "")
     )
 
 
-def predicted_again(kept: dict[str, Any]) -> str | None:
-    """Repeated runs of a cluster: how far the predicted knees were from the observed ones."""
-    if (part := kept.get("repeat shards on embedded")) is None:
+def predicted_again(records: dict[str, Any]) -> str | None:
+    """Return a sentence on the errors of the predicted knees in repeated runs of a cluster."""
+    if (part := records.get("repeat shards on embedded")) is None:
         return None
     figures = [row["figures"] for row in part["rows"] if row["figures"]]
     off = {
@@ -230,10 +232,10 @@ EVIDENCE = Evidence(
     "docs/trust.json",
     {
         "docs/trust.md": {
-            "disturbed": lambda kept: verdicts(
-                kept, "repeat key-growth on embedded, 3 disturbances a minute"
+            "disturbed": lambda records: verdicts(
+                records, "repeat key-growth on embedded, 3 disturbances a minute"
             ),
-            "repeated": lambda kept: verdicts(kept, "repeat key-growth on embedded"),
+            "repeated": lambda records: verdicts(records, "repeat key-growth on embedded"),
         },
         "docs/predict.md": {"predicted again": predicted_again},
     },
@@ -277,12 +279,12 @@ def main() -> int:
         with TemporaryDirectory() as folder:
             run = Path(folder) / "run"
             where = options.scenario, options.server, options.stack
-            found.append(once(*where, run, options.seed + len(found), options.claim, options.per_minute))
+            found.append(run_once(*where, run, options.seed + len(found), options.claim, options.per_minute))
             print(found[-1].row(), file=sys.stderr, flush=True)
             if found[-1].code == 1:  # worth a look afterwards
-                kept = ROOT / "runs" / f"failed-{time.strftime('%Y%m%d-%H%M%S')}-{options.scenario}"
-                shutil.copytree(run, kept)
-                print(f"      kept in {kept.relative_to(ROOT)}", file=sys.stderr)
+                records = ROOT / "runs" / f"failed-{time.strftime('%Y%m%d-%H%M%S')}-{options.scenario}"
+                shutil.copytree(run, records)
+                print(f"      kept in {records.relative_to(ROOT)}", file=sys.stderr)
     print(table(options.scenario, options.server, found))
     wanders = wandering(options.claim, found) if options.claim else ""
     if wanders:

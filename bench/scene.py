@@ -51,7 +51,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Round:
-    """What one round showed of one server. Times in seconds, p99 in ms."""
+    """The figures of one server in one round. Times in seconds, p99 in ms."""
 
     server: str
     round: int
@@ -127,7 +127,7 @@ class Page:
     def watch(
         self, until: Callable[[dict[str, Row]], bool], seconds: float
     ) -> list[tuple[float, dict[str, Row]]]:
-        """Look once a second until `until` is true of what is seen. Raises `StackError` after `seconds`."""
+        """Read the state once a second until `until` is true of it. Raises `StackError` after `seconds`."""
         seen, began = [], time.monotonic()
         while True:
             rows = self.rows()
@@ -151,38 +151,38 @@ class Page:
             time.sleep(0.5)
 
 
-def well(row: Row) -> bool:
+def is_healthy(row: Row) -> bool:
     """True if p99 is known, and below twice the healthy p99."""
     return bool(row["p99_ms"] and row["p99_ms"] < CURED * row["healthy_p99_ms"])
 
 
 def every_window(seen: list[tuple[float, Row]]) -> list[Row]:
-    """One look for each ten seconds: the page's p99 covers the last ten."""
-    kept: list[tuple[float, Row]] = []
+    """Return one row for every ten seconds: the page's p99 covers the last ten."""
+    windows: list[tuple[float, Row]] = []
     for at, row in seen:
-        if row["p99_ms"] and (not kept or at - kept[-1][0] >= WINDOW_S - EVERY_S / 2):
-            kept.append((at, row))
-    return [row for _, row in kept]
+        if row["p99_ms"] and (not windows or at - windows[-1][0] >= WINDOW_S - EVERY_S / 2):
+            windows.append((at, row))
+    return [row for _, row in windows]
 
 
-def one_round(page: Page, number: int, hold_s: float) -> list[Round]:
-    """Watch a scene that is coming up, cure it twice, and return what each of its servers showed."""
+def play_round(page: Page, number: int, hold_s: float) -> list[Round]:
+    """Watch a scene that is coming up, cure it twice, and return the figures of each server."""
     page.watch(lambda rows: all(row["phase"] == "running" for row in rows.values()), UP_WITHIN_S)
     grown = page.watch(lambda rows: all(row["all_keys"] for row in rows.values()), GROWS_WITHIN_S)
     end = time.monotonic() + hold_s
-    held = page.watch(lambda _: time.monotonic() > end, hold_s + 60)
+    level_looks = page.watch(lambda _: time.monotonic() > end, hold_s + 60)
     page.act("strategy", strategy="index")
-    index = page.seconds_until(well, 120)
+    index = page.seconds_until(is_healthy, 120)
     time.sleep(WINDOW_S)
     page.act("strategy", strategy="scan")
     time.sleep(3 * WINDOW_S)
     page.act("restart")
     page.watch(lambda rows: all(row["up"] and not row["restarting"] for row in rows.values()), 60)
-    restart = page.seconds_until(well, 120)
+    restart = page.seconds_until(is_healthy, 120)
     found = []
-    for name in held[-1][1]:
+    for name in level_looks[-1][1]:
         growth = [(at, rows[name]) for at, rows in grown if name in rows]
-        level = [(at, rows[name]) for at, rows in held if name in rows]
+        level = [(at, rows[name]) for at, rows in level_looks if name in rows]
         (began, first), (ended, last) = growth[0], level[-1]
         done = (last["events_finished"] - first["events_finished"]) / (ended - began)
         rising = every_window([(at, row) for at, row in growth if not row["all_keys"]])
@@ -247,15 +247,15 @@ def natively(server: str, port: int) -> Iterator[int]:
 
 def keep(path: Path, label: str, command: str, found: list[Round]) -> None:
     """Write the rounds to the file under `label`, beside those of other servers, with the machine and the command."""
-    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    rounds = kept.setdefault("rounds", {})
+    content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    rounds = content.setdefault("rounds", {})
     rounds[label] = {
         "date": date.today().isoformat(),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
         "command": command,
         "rows": [asdict(one) for one in found],
     }
-    path.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def main() -> int:
@@ -283,7 +283,7 @@ def main() -> int:
     try:
         for number in range(1, options.rounds + 1):
             with natively(options.native, options.port) if options.native else on_docker() as port:
-                for one in one_round(Page(port), number, options.hold):
+                for one in play_round(Page(port), number, options.hold):
                     print(one.line(), flush=True)
                     found.append(one)
                     if names := one.broken(one.server.partition(" ")[0] in options.flat):

@@ -51,7 +51,7 @@ def committed() -> dict[str, Path]:
 
 
 def stale() -> list[str]:
-    """Files that are missing, differ from what the code makes, or are made by nothing."""
+    """Return the files that are missing, differ from the generated ones, or are no longer generated."""
     made = documents()
     found = {name: path.read_text(encoding="utf-8") for name, path in committed().items()}
     return sorted(name for name in made.keys() | found.keys() if made.get(name) != found.get(name))

@@ -1,4 +1,4 @@
-"""Panels as the lab's dashboards use them: one function per kind, with what every panel must have as arguments.
+"""Panels of the lab's dashboards: one function per kind; its arguments are the parts that every panel must have.
 
 Every panel gets a title, a description that says what to look for, a unit, and its data source on the panel and
 on each query (Grafana does not copy it down). Legends are switched on: the builders leave them off.
@@ -29,13 +29,13 @@ from grafana_foundation_sdk.models.dashboard import (
     ValueMappingResult,
 )
 
-from grafana.promql import HERE
+from grafana.promql import SCOPE
 
 PROMETHEUS = DataSourceRef(type_val="prometheus", uid="prometheus")
 TEMPO = DataSourceRef(type_val="tempo", uid="tempo")
 
 GREY = "#8e8e8e"
-"""For what the lab itself asks a server, and for the stand-ins of what has not happened."""
+"""The colour of the lab's own commands, and of placeholder series for events that have not happened."""
 
 COLOURS = {
     r"/^(SCAN|scan)\b/": "red",
@@ -89,7 +89,7 @@ NAMED = re.compile(r"\{\{(cmd|command|db_operation_name|span_name|strategy)\}\}"
 
 @dataclass(frozen=True)
 class Query:
-    """One PromQL query and the name of its lines."""
+    """A PromQL query and the name of its lines."""
 
     expr: str
     legend: str
@@ -142,8 +142,8 @@ def phase_bands() -> Query:
 
     Zeros at other times, rather than nothing: Grafana draws the last step of a line on to the panel's edge.
     """
-    here = f"lab_phase{{{HERE}}}"
-    expr = f"max by (phase) ({here} and max_over_time({here}[$__range] @ end()) == 1)"
+    phase_metric = f"lab_phase{{{SCOPE}}}"
+    expr = f"max by (phase) ({phase_metric} and max_over_time({phase_metric}[$__range] @ end()) == 1)"
     return Query(in_words(expr), "{{phase}}")
 
 
@@ -174,7 +174,7 @@ def phase_words() -> ValueMap:
 
 
 def _band() -> list[DynamicConfigValue]:
-    """How a phase is drawn: the whole height of the panel, without a line, on an axis that nobody sees."""
+    """Return the override that draws a phase: the whole height of the panel, without a line, on a hidden axis."""
     return [
         DynamicConfigValue(id_val="unit", value="none"),
         DynamicConfigValue(id_val="min", value=0),
@@ -369,7 +369,7 @@ def states(
     good: bool | None,
     height: int = 5,
 ) -> statetimeline.Panel:
-    """Bars over time for things that are 1 or 0. ``good``: 1 is what one hopes for, or (None) neither is."""
+    """Return bars over time for states that are 1 or 0. ``good``: True if 1 is good; None if neither is."""
     yes, no = ("blue", "transparent") if good is None else ("green", "red") if good else ("red", "green")
     panel = (
         statetimeline.Panel()

@@ -21,7 +21,7 @@ from grafana_foundation_sdk.models.tempo import SearchTableType
 from grafana_foundation_sdk.models.text import TextMode
 
 from grafana.panels import PHASES, PROMETHEUS, TEMPO, Query, colours, fixed, legend, target
-from grafana.promql import HERE, zero_by
+from grafana.promql import SCOPE, zero_by
 
 ACTIONS = {
     "restart": "server restarted",
@@ -157,7 +157,7 @@ def service_graph(title: str, teaches: str, *, width: int = 12, height: int = 9)
 
 def actions(title: str, teaches: str, *, width: int = 8, height: int = 5) -> table.Panel:
     """What was done to the chosen server within the last minute, and how often."""
-    counted = f"round(sum by (server, action) (increase(lab_actions_total{{{HERE}}}[1m]))) > 0"
+    counted = f"round(sum by (server, action) (increase(lab_actions_total{{{SCOPE}}}[1m]))) > 0"
     return (
         table.Panel()
         .title(title)
@@ -168,7 +168,7 @@ def actions(title: str, teaches: str, *, width: int = 8, height: int = 5) -> tab
         .height(height)
         .mappings(
             [
-                ValueMap(options={name: ValueMappingResult(text=said) for name, said in ACTIONS.items()}),
+                ValueMap(options={name: ValueMappingResult(text=label) for name, label in ACTIONS.items()}),
                 RegexMap(
                     options={  # type: ignore[arg-type] # the encoder takes it
                         "pattern": "/^strategy_late_(.*)$/",
@@ -202,7 +202,7 @@ def actions(title: str, teaches: str, *, width: int = 8, height: int = 5) -> tab
 
 
 def words(markdown: str, *, title: str, teaches: str, width: int = 12, height: int = 6) -> text.Panel:
-    """A text that must be read beside the panels."""
+    """Return a text panel."""
     return (
         text.Panel()
         .title(title)

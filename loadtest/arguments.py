@@ -156,7 +156,7 @@ P = TypeVar("P", bound=Ending)
 
 
 def stop_with_stdin(stop: Callable[[], None]) -> None:
-    """Wait until stdin ends, then call `stop`. Blocks in read(2), so it costs the measurement nothing."""
+    """Wait until stdin ends, then call `stop`. Blocks in read(2), so the measurement is not disturbed."""
     with contextlib.suppress(OSError):
         while os.read(0, 4096):
             pass

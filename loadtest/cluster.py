@@ -1,4 +1,4 @@
-"""A cluster as its clients see it: which slot a key is in, and which node has it."""
+"""A cluster as its clients see it: the slot of a key, and the node that has it."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Nodes:
 
     def __init__(self, known: Server) -> None:
         with connect(known) as line:
-            (told,) = ask(line, command("CLUSTER", "SLOTS"))
-        if not isinstance(told, list) or not told:
-            raise LoadFailed(f"{known} is no node of a cluster with slots: {told}")
+            (reply,) = ask(line, command("CLUSTER", "SLOTS"))
+        if not isinstance(reply, list) or not reply:
+            raise LoadFailed(f"{known} is no node of a cluster with slots: {reply}")
         self._ends: list[tuple[int, int]] = []
         self.servers: list[Server] = []
-        for _, last, node, *_ in sorted(told, key=lambda part: int(part[0])):
+        for _, last, node, *_ in sorted(reply, key=lambda part: int(part[0])):
             server = replace(known, host=_text(node[0]) or known.host, port=int(node[1]))
             if server not in self.servers:
                 self.servers.append(server)
             self._ends.append((int(last), self.servers.index(server)))
 
-    def of(self, key: str) -> int:
+    def node_of(self, key: str) -> int:
         """The number of the node that has a key's slot. Raises `LoadFailed` if no node has it."""
         slot = slot_of(key)
         for last, number in self._ends:

@@ -1,9 +1,9 @@
-"""One customer with very many fragments, whose index is read and deleted as a whole while others read their pages.
+"""A customer with very many fragments, whose index is read and deleted as a whole while others read their pages.
 
     locust -f loadtest/giant_index.py --host http://127.0.0.1:8000 --headless --only-summary
 
 Every `--giant-every-seconds` the storefront caches `--giant-fragments` fragments of that customer, and gets an event.
-Under `index-naive` the server serves nobody else while it deletes them; under `index` it deletes them piece by piece.
+Under `index-naive` the server serves no other request while it deletes them; under `index` it deletes them in pieces.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class GiantIndex(Growing):
 
     strategies = ("index-naive", "index")
 
-    def beside(self) -> None:
+    def run_beside(self) -> None:
         self.took: dict[str, list[float]] = {}
         options: Any = self.runner and self.runner.environment.parsed_options
         pause = 0.0

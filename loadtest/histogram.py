@@ -56,7 +56,7 @@ _LAST = bucket_of(HIGHEST_US)
 
 
 class Histogram:
-    """How often each latency came, in microseconds.
+    """Counts of latencies in microseconds.
 
     `counts` has the buckets in use, by number; `total` is their sum.
     """
@@ -84,7 +84,7 @@ class Histogram:
         return [(highest_in(bucket), self.counts[bucket]) for bucket in sorted(self.counts)]
 
     def percentile(self, percent: float) -> int:
-        """The latency in microseconds that this share of all latencies stayed at or below; 0 if there are none."""
+        """Return the percentile of the latencies in microseconds; 0 if there are none."""
         wanted = max(1, int(min(percent, 100.0) * self.total / 100 + 0.5))
         seen = 0
         for value, count in self.buckets():

@@ -68,8 +68,8 @@ def threads(info: Fields) -> int:
     """Number of threads that execute commands in parallel: Redis and Valkey have one, Dragonfly and Kvrocks several."""
     if "kvrocks_version" in info:
         return max(1, len(info.get("worker_cpu_time", "").split(",")))
-    told = info.get("thread_count", "1") if interleaves(info) else "1"
-    return max(1, int(told)) if told.isdigit() else 1
+    reported = info.get("thread_count", "1") if interleaves(info) else "1"
+    return max(1, int(reported)) if reported.isdigit() else 1
 
 
 def busy_seconds(info: Fields) -> float | None:
@@ -89,14 +89,14 @@ def busy_seconds(info: Fields) -> float | None:
 
 
 def active_seconds(info: Fields) -> float | None:
-    """Seconds of the clock in which the main thread was at work, by the server itself; None if it does not tell.
+    """Seconds of the clock in which the main thread was at work, by the server itself; None if it is not reported.
 
-    Valkey tells it from 9.1 on (valkey-io/valkey #2931): the time of those rounds of the event loop that handled
+    Valkey reports it from 9.1 on (valkey-io/valkey #2931): the time of those rounds of the event loop that handled
     something. It includes moments in which the thread had work, but no core; CPU time does not. CPU time includes
     rounds that found nothing to do; this does not.
     """
-    told = info.get("used_active_time_main_thread")
-    return None if told is None else cpu_seconds(told)
+    reported = info.get("used_active_time_main_thread")
+    return None if reported is None else cpu_seconds(reported)
 
 
 def process_seconds(info: Fields) -> float | None:
@@ -111,7 +111,7 @@ INFO = command("INFO")
 
 @dataclass(frozen=True)
 class ServerInfo:
-    """What a server's INFO reports at one moment of the server's own clock.
+    """The figures of a server's INFO at one moment of the server's own clock.
 
     Memory is in bytes, `at` in unix seconds, `busy_s` CPU seconds of the thread that executes commands.
 

@@ -1,4 +1,4 @@
-"""Keys grow while each event asks the server for KEYS: one command, in which nobody else is served.
+"""Keys grow while each event asks the server for KEYS: one command, during which no other client is served.
 
 locust -f loadtest/keys_command.py --host http://127.0.0.1:8000 --headless --only-summary
 """

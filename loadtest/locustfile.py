@@ -1,4 +1,4 @@
-"""Customers of the storefront, at rates that a person or a program sets. It grows nothing by itself.
+"""Customers of the storefront, at rates that a person or a program sets. The keys do not grow by themselves.
 
     locust -f loadtest/locustfile.py --host http://127.0.0.1:8000                    # web UI on port 8089
     locust -f loadtest/locustfile.py --host http://127.0.0.1:8000 --headless --run-time 30s

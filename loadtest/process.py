@@ -1,4 +1,4 @@
-"""What all loads of the scenarios share: begin, print the figures, end when told to, fail with one line.
+"""The common frame of the scenarios' loads: begin, print the figures, end when asked to, fail with one line.
 
 A load ends by itself, or on SIGTERM or SIGINT, or with `--until-stdin-ends` at the end of stdin. The last line of its
 output holds ``{"figures": {name: number}}``. Exit code 0 after that line; 2 for bad arguments; 3 if a server or a
@@ -20,21 +20,21 @@ from loadtest.resp import ConnectionLost, LoadFailed
 
 BROKE = 3
 LOOK_S = 0.05
-"""Seconds between two looks whether a load that waits was told to end."""
+"""Seconds between two checks of a waiting load whether its end was requested."""
 
 
 class Stop:
-    """Tells a load to end: `requested` is then True."""
+    """A request to end a load: `requested` is then True."""
 
     def __init__(self) -> None:
         self.requested = False
 
     def request(self) -> None:
-        """Tell the load to end. Safe in a signal handler."""
+        """Request the end of the load. Safe in a signal handler."""
         self.requested = True
 
     def wait(self, seconds: float) -> None:
-        """Wait for `seconds`, or until the load is told to end."""
+        """Wait for `seconds`, or until the end is requested."""
         end = monotonic() + seconds
         while (left := end - monotonic()) > 0 and not self.requested:
             sleep(min(left, LOOK_S))
@@ -54,12 +54,12 @@ def heed_endings(plan: Ending, stop: Callable[[], None]) -> None:
 
 
 def hush() -> None:
-    """Keep the interpreter's last flush quiet, when nobody reads the lines any more."""
+    """Silence the interpreter's last flush when the reader of the lines has gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def run_load(name: str, about: str | None, kind: type[P], work: Callable[[P, Stop], dict[str, float]]) -> int:
-    """Do the work that the command line asks for until it ends or is told to, then print its figures.
+    """Do the work of the command line until it ends or its end is requested, then print its figures.
 
     Returns the exit code. `about` is the module's docstring, whose first line describes the load in its help.
     """

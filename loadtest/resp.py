@@ -23,7 +23,7 @@ class LoadFailed(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """Where the server is and how to sign in. With a `client_name` connections bear it in the server's lists."""
+    """The address of a server, and how to sign in. `client_name`: the name of the connections in CLIENT LIST."""
 
     host: str
     port: int
@@ -73,7 +73,7 @@ class Server:
 
 
 def command(*words: str | bytes | int) -> bytes:
-    """One command in RESP, ready to send."""
+    """Return a command in RESP, ready to send."""
     packed: bytes = hiredis.pack_command(words)  # type: ignore[arg-type] # its stub says exactly one word
     return packed
 

@@ -1,4 +1,4 @@
-"""Ways to invalidate everything cached for a user: a module each, and a row in `app.settings.STRATEGY_ROWS`."""
+"""Strategies that invalidate everything cached for a user: a module each, and a row in `STRATEGY_ROWS`."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module

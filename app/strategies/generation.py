@@ -2,7 +2,7 @@
 
 Cost: one round trip of one INCRBY (and its PEXPIREAT), however many entries the user has and whatever else the server
 holds. Reads pay for it: each reads the number first, which is a second round trip (see `app.layouts.GenerationCache`).
-Memory pays too: what was invalidated stays until its TTL ends, so there are as many copies of a user's entries as there
+Memory pays too: invalidated entries stay until their TTL ends, so there are as many copies of a user's entries as there
 were events and refills within one TTL; and each user has one more small key, the number.
 
 Only this strategy never serves a value computed before an event and put after it: the put goes under the number that

@@ -41,17 +41,17 @@ def block(root: Path, records: Records, kind: str, words: list[str]) -> str:
     return LISTS[name](root)
 
 
-ENOUGH = 60
+SHORTEST = 60
 """Characters: a first sentence that is shorter ("Traffic.") says little without the next one."""
 
 
 def first_sentence(text: str) -> str:
     """The first sentence, with the next ones added until there are `ENOUGH` characters."""
     sentences = re.split(r"(?<=[^.][.?])\s+(?=[A-Z`*\"])", " ".join(text.split()))
-    said = sentences.pop(0)
-    while sentences and len(said) < ENOUGH:
-        said += " " + sentences.pop(0)
-    return said
+    text = sentences.pop(0)
+    while sentences and len(text) < SHORTEST:
+        text += " " + sentences.pop(0)
+    return text
 
 
 # --- scenarios
@@ -61,11 +61,11 @@ def scenario_list(_: Path) -> str:
     """Every scenario, controls last."""
     rows = []
     for found in scenarios.catalogue().values():
-        told = (
+        story = (
             "the same scene without the cause: every claim must be refuted" if found.refutes else found.story
         )
         paces = ", ".join(f"{name} {pace.keys:,}" for name, pace in found.paces.items())
-        rows.append([f"`{found.id}`", told, found.source, str(len(found.claims)), paces])
+        rows.append([f"`{found.id}`", story, found.source, str(len(found.claims)), paces])
     return table(["scenario", "what happens", "source", "claims", "keys at each pace"], rows, [3])
 
 
@@ -202,7 +202,7 @@ def targets(root: Path) -> dict[str, str]:
 
 def target_list(root: Path) -> str:
     """Every verb of the Makefile."""
-    return table(["", ""], [[f"`make {name}`", said] for name, said in targets(root).items()])
+    return table(["", ""], [[f"`make {name}`", text] for name, text in targets(root).items()])
 
 
 # --- modules and settings
@@ -222,22 +222,22 @@ def _module_lines(root: Path, folder: str, wanted: Callable[[str, str], bool]) -
 def strategies(root: Path) -> dict[str, str]:
     """The invalidation strategies by name, with what each does."""
     rows = _module_lines(root, "app/strategies", lambda stem, _: not stem.startswith("_"))
-    return {stem.replace("_", "-"): said.split(": ", 1)[-1] for stem, said in rows}
+    return {stem.replace("_", "-"): text.split(": ", 1)[-1] for stem, text in rows}
 
 
 def strategy_list(root: Path) -> str:
     """Every strategy."""
     return table(
-        ["strategy", "what it does"], [[f"`{name}`", said] for name, said in strategies(root).items()]
+        ["strategy", "what it does"], [[f"`{name}`", text] for name, text in strategies(root).items()]
     )
 
 
 def loads(root: Path) -> dict[str, str]:
     """The loads that are processes of their own, by module."""
     rows = [
-        (f"{folder}.{stem}".replace("/", ".").removesuffix(".__main__"), said)
+        (f"{folder}.{stem}".replace("/", ".").removesuffix(".__main__"), text)
         for folder in ("loadtest", "loadtest/probe", "loadtest/incidents")
-        for stem, said in _module_lines(
+        for stem, text in _module_lines(
             root, folder, lambda stem, source: "__main__" in source or "from locust import events" in source
         )
     ]
@@ -246,22 +246,22 @@ def loads(root: Path) -> dict[str, str]:
 
 def load_list(root: Path) -> str:
     """Every load."""
-    return table(["load", "what it is"], [[f"`{name}`", said] for name, said in loads(root).items()])
+    return table(["load", "what it is"], [[f"`{name}`", text] for name, text in loads(root).items()])
 
 
 def settings(root: Path) -> dict[str, tuple[str, str]]:
     """The variables of .env: value and comment, its own or that of the variables right above it."""
     found: dict[str, tuple[str, str]] = {}
-    said: list[str] = []
+    text: list[str] = []
     fresh = True
     for line in (root / ".env").read_text().splitlines():
         if line.startswith("# ---") or not line.strip():
-            said, fresh = [], True
+            text, fresh = [], True
         elif line.startswith("#"):
-            said, fresh = ([] if fresh else said) + [line[1:].strip()], False
+            text, fresh = ([] if fresh else text) + [line[1:].strip()], False
         elif "=" in line:
             name, _, value = line.partition("=")
-            found[name] = value, " ".join(said)
+            found[name] = value, " ".join(text)
             fresh = True
     return found
 
@@ -269,7 +269,7 @@ def settings(root: Path) -> dict[str, tuple[str, str]]:
 def setting_list(root: Path) -> str:
     """Every variable of .env."""
     rows = [
-        [f"`{name}`", f"`{value}`" if value else "", said] for name, (value, said) in settings(root).items()
+        [f"`{name}`", f"`{value}`" if value else "", text] for name, (value, text) in settings(root).items()
     ]
     for i in range(len(rows) - 1, 0, -1):  # one comment above several variables is shown once
         if rows[i][2] == rows[i - 1][2]:
@@ -325,9 +325,9 @@ def alert_list(root: Path) -> str:
     rows = []
     for rule in alerts(root):
         notes = rule["annotations"]
-        said = re.sub(r"\s*on \{\{.*?\}\}|\s*for \{\{.*?\}\}", "", notes["summary"])
+        text = re.sub(r"\s*on \{\{.*?\}\}|\s*for \{\{.*?\}\}", "", notes["summary"])
         link = notes["runbook_url"].removeprefix("workshop/")
-        rows.append([f"`{rule['alert']}`", said, rule["labels"]["severity"], f"[{link}]({link})"])
+        rows.append([f"`{rule['alert']}`", text, rule["labels"]["severity"], f"[{link}]({link})"])
     return table(["alert", "says", "severity", "begin at"], rows)
 
 

@@ -19,8 +19,8 @@ from lab.results.simulation import wait_s
 LOWEST = 3
 """The plateaus with the fewest keys, from which the rest is predicted."""
 BELOW_KNEE = 0.8
-HELD = Path("docs/held")
-"""Runs by which nothing in the prediction was chosen: other seeds, and servers held to a share of a core."""
+HELD_OUT = Path("docs/held")
+"""Runs that were not used to tune the prediction: other seeds, and servers limited to a share of a core."""
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.8, 0.85)
 
 
@@ -28,12 +28,12 @@ SHARES = (0.1, 0.3, 0.5, 0.7, 0.8, 0.85)
 class Check:
     """A figure of a run, predicted from its calibration and its lowest plateaus, from these alone, and observed.
 
-    `said` puts it in words for people.
+    `text` puts it in words for people.
     """
 
     run: str
     figure: str
-    said: Callable[[float | None], str]
+    text: Callable[[float | None], str]
     predicted: Range
     alone: Range
     observed: float
@@ -67,8 +67,8 @@ def checks(run: Run) -> Iterator[Check]:
         assert both[1] is not None
         yield Check(name, "knee, keys", numbers.sig, both[0], both[1], knee)
     for phase in grown[LOWEST:]:
-        p99, asked = run.p99_ms(phase), operational.demand(phase, run.facts)
-        below = phase.keys < BELOW_KNEE * knee if knee else (asked or 1.0) < BELOW_KNEE
+        p99, demand = run.p99_ms(phase), operational.demand(phase, run.facts)
+        below = phase.keys < BELOW_KNEE * knee if knee else (demand or 1.0) < BELOW_KNEE
         if p99 is not None and below:
             first, second = predicted(phase.keys)
             what = f"p99 at {phase.keys:,.0f} keys"
@@ -85,7 +85,7 @@ def cluster_checks(run: Run) -> Iterator[Check]:
 
 def checked(root: Path) -> Iterator[Check]:
     """The checks of every record whose keys grow under searches, on one server or on a cluster."""
-    for path in sorted(path for folder in (FOLDER, HELD) for path in (root / folder).glob("*/run.json")):
+    for path in sorted(path for folder in (FOLDER, HELD_OUT) for path in (root / folder).glob("*/run.json")):
         run = Run(path.parent)
         grown = run.arm(_rising(run))
         foreseen = why_unfit(run.facts.server) is None and all(phase.strategy in SEARCHES for phase in grown)
@@ -101,11 +101,11 @@ def check_list(root: Path) -> str:
         [
             f"`{each.run}`",
             each.figure,
-            each.said(each.predicted.likely),
-            f"{each.said(each.predicted.low)} to {each.said(each.predicted.high)}",
-            each.said(each.observed),
+            each.text(each.predicted.likely),
+            f"{each.text(each.predicted.low)} to {each.text(each.predicted.high)}",
+            each.text(each.observed),
             f"{100 * each.off:+.0f} %",
-            f"{each.said(each.alone.likely)} ({each.said(each.alone.low)} to {each.said(each.alone.high)})",
+            f"{each.text(each.alone.likely)} ({each.text(each.alone.low)} to {each.text(each.alone.high)})",
         ]
         for each in checked(root)
     ]
@@ -188,8 +188,8 @@ def road_list(root: Path) -> str:
     return f"By `{command}`:\n\n" + table(heads, rows, range(1, len(heads)))
 
 
-def _range(value: Range, said: Callable[[float], str]) -> str:
-    return f"{said(value.low)} to {said(value.high)}"
+def _range(value: Range, text: Callable[[float], str]) -> str:
+    return f"{text(value.low)} to {text(value.high)}"
 
 
 LISTS: dict[str, Callable[[Path], str]] = {

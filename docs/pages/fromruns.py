@@ -1,4 +1,4 @@
-"""What a record says, as Markdown: facts, claims, phases, plots, and figures in a sentence."""
+"""Parts of a record as Markdown: facts, claims, phases, plots, and figures in a sentence."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], figures: Seque
 
 
 def machine(facts: RunFacts) -> str:
-    """Where a run was made, and on which server."""
+    """Return the machine and the server of a run."""
     return f"{facts.host['cores']} cores of {facts.host['processor']}, {facts.server} {facts.server_version}"
 
 
 def facts(view: RunView, _: Sequence[str]) -> str:
-    """What was run, where and when, in a line."""
+    """Return a line with the run's command, machine, size, load and day."""
     about = view.facts
     day = datetime.fromisoformat(about.started)
     load = (
@@ -57,7 +57,7 @@ def facts(view: RunView, _: Sequence[str]) -> str:
 
 
 TYPED = re.compile(r"^(?!Measured by|You will wait).*?bin/lab run ([a-z-]+)(?: --pace (\w+))?", re.MULTILINE)
-"""A run that a page tells people to make. Lines that this module makes name runs too, and are left out."""
+"""A run that a page asks its readers to make. Lines that this module makes name runs too, and are left out."""
 
 
 def waiting(text: str, records: Records) -> str:
@@ -65,9 +65,9 @@ def waiting(text: str, records: Records) -> str:
 
     A run counts as often as the page asks for it. Raises `UsageError` when the page asks for one that has no record.
     """
-    asked = Counter((name, pace or "standard") for name, pace in TYPED.findall(text))
+    runs_named = Counter((name, pace or "standard") for name, pace in TYPED.findall(text))
     parts, halves = [], 0
-    for (name, pace), often in asked.items():
+    for (name, pace), often in runs_named.items():
         whole = "key-growth" if name == "control" else name.removesuffix("-control")
         about = records.view(whole if pace == USUAL_PACE else f"{whole}-{pace}").facts
         seconds = about.phases[-1].t1 - datetime.fromisoformat(about.started).timestamp()
@@ -75,15 +75,15 @@ def waiting(text: str, records: Records) -> str:
         halves += often * each
         took = _minutes(each) if often == 1 else f"{often} times {_minutes(each)}"
         parts.append(f"`bin/lab run {name} --pace {pace}` {took}")
-    runs = f" ({', '.join(parts)})" if asked.total() > 1 else ""
+    runs = f" ({', '.join(parts)})" if runs_named.total() > 1 else ""
     return f"You will wait about {_minutes(halves)} for runs{runs}; the rest is yours."
 
 
 def _minutes(halves: int) -> str:
     """A number of half minutes in words."""
     whole, half = divmod(halves, 2)
-    said = f"{whole or ''}{'½' if half else ''}"
-    return f"{said} minute{'s' if halves > 2 else ''}"
+    text = f"{whole or ''}{'½' if half else ''}"
+    return f"{text} minute{'s' if halves > 2 else ''}"
 
 
 def claims(view: RunView, wanted: Sequence[str]) -> str:
@@ -196,7 +196,7 @@ def figure(view: RunView, words: Sequence[str]) -> str:
 
 
 def _worded(name: str, value: float) -> str:
-    """A claim's figure with the unit that its name tells."""
+    """Return a claim's figure with the unit that its name implies."""
     what = quantity(f"figure:{name}")
     if name == "ratio" or name.endswith("_ratio"):
         return numbers.times(value)

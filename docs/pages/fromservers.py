@@ -1,4 +1,4 @@
-"""One search on many servers: a row for each record of `same-search`."""
+"""The same search on many servers: a row for each record of `same-search`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCENARIO = "same-search"
 
 
 def one_search(root: Path) -> str:
-    """What bystanders wait with few keys and many, under each strategy, and what an event costs the server."""
+    """Return a row for each server: bystanders' p99 with few keys and many, and the cost of an event."""
     records = Records(root / FOLDER)
     rows, event = [], {}
     for run in (records.view(name).run for name in records.names):
@@ -39,11 +39,11 @@ def one_search(root: Path) -> str:
         "CPU of an event, `SCAN`",
         "CPU of an event, `KEYS`",
     ]
-    said = table(heads, rows, range(1, len(heads)))
+    text = table(heads, rows, range(1, len(heads)))
     if {"dragonfly", "dragonfly-current"} <= event.keys():
         share = numbers.percent(event["dragonfly-current"] / event["dragonfly"])
-        said += f"\n\nToday's Dragonfly takes {share} of the CPU time that the article's takes for the same event."
-    return said
+        text += f"\n\nToday's Dragonfly takes {share} of the CPU time that the article's takes for the same event."
+    return text
 
 
 def judged(root: Path) -> str:

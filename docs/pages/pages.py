@@ -15,7 +15,7 @@ from docs.pages.records import FOLDER, Records, nearest
 from lab.errors import UsageError
 
 PLOTS = Path("docs/plots")
-BESIDE = (
+OUTSIDE_DOCS = (
     "README.md",
     ".github/CONTRIBUTING.md",
     ".github/SECURITY.md",
@@ -46,8 +46,8 @@ LOOSE = re.compile(r"<!-- (?:fig:|/fig)")
 
 
 def pages(root: Path) -> list[Path]:
-    """The README, what else people write beside the code, the hand-written pages in docs/, the guide."""
-    found = [root / name for name in BESIDE]
+    """Return the README, other hand-written pages outside docs/, those in docs/, and the guide."""
+    found = [root / name for name in OUTSIDE_DOCS]
     found += [root / "docs" / name for name in HAND_WRITTEN]
     return [*(path for path in found if path.is_file()), *sorted((root / "workshop").rglob("*.md"))]
 
@@ -111,11 +111,11 @@ class Renewal:
         record, what, *rest = words
         view = self.records.view(record)
         if what == "plot":
-            svg, said = fromruns.plot(view, rest)
+            svg, description = fromruns.plot(view, rest)
             target = self.root / PLOTS / f"{record}-{rest[0]}.svg"
             self.files[target] = svg
             link = os.path.relpath(target, page.parent)
-            return f"![{said.replace('[', '(').replace(']', ')')}]({link})"
+            return f"![{description.replace('[', '(').replace(']', ')')}]({link})"
         if what not in fromruns.KINDS:
             raise UsageError(f"there is no kind {what!r}; {nearest(what, [*fromruns.KINDS, 'plot'])}")
         return fromruns.KINDS[what](view, rest)
@@ -143,10 +143,10 @@ class Renewal:
                 return found[0]
             record, *words = found[1].split() or [""]
             try:
-                said = fromruns.figure(self.records.view(record), words)
+                figure = fromruns.figure(self.records.view(record), words)
             except UsageError as error:
                 raise UsageError(f"{path.relative_to(self.root)}:{line}: {error}") from None
-            return f"<!-- fig: {found[1]} -->{said}<!-- /fig -->"
+            return f"<!-- fig: {found[1]} -->{figure}<!-- /fig -->"
 
         for found in LOOSE.finditer(FIGURE.sub(lambda match: "\n" * match[0].count("\n"), text)):
             line = text.count("\n", 0, found.start()) + 1

@@ -1,7 +1,7 @@
 """`make pictures GRAFANA=URL CONTROL=URL` photographs a running scene and a report, by a headless Chromium.
 
 Each picture goes to docs/pictures/, with a row in pictures.json: its size in pixels, the day, the versions it shows.
-What the scene does not have, or whose address is not given, keeps its picture.
+A picture stays as it is if the scene lacks its server, or its address is not given.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Picture:
     """Seconds of the page's own clock after which it is photographed."""
 
 
-def of_dashboards(grafana: Http, server: str, versions: dict[str, str]) -> Iterator[Picture]:
+def dashboard_pictures(grafana: Http, server: str, versions: dict[str, str]) -> Iterator[Picture]:
     """Yield each dashboard, of the server that it is about, or else of `server`, over the last ten minutes."""
     shown = {"grafana": str(grafana.ask("GET", "/api/health")["version"]), **versions}
     for file in sorted((ROOT / "grafana" / "dashboards").glob("*.json")):
@@ -98,25 +98,25 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--server", default="dragonfly", help="the server that the dashboards show (%(default)s)"
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            take(_wanted(given, Path(folder)))
+            take(_wanted(options, Path(folder)))
     except LabError as error:
         print(f"pictures: {error}", file=sys.stderr)
         return error.exit_code
     return 0
 
 
-def _wanted(given: argparse.Namespace, folder: Path) -> Iterator[Picture]:
+def _wanted(options: argparse.Namespace, folder: Path) -> Iterator[Picture]:
     """Yield the scene's pictures first: drawing a report takes a core, and the curves of the scene would show it."""
     present: dict[str, str] = {}
-    if given.control:
-        control = Http("the control page", given.control)
+    if options.control:
+        control = Http("the control page", options.control)
         present = servers(control)
         yield Picture("control.png", control.base_url, (WIDE, 1300), present, after_s=3)
-    if given.grafana:
-        yield from of_dashboards(Http("Grafana", given.grafana), given.server, present)
+    if options.grafana:
+        yield from dashboard_pictures(Http("Grafana", options.grafana), options.server, present)
     record = Record(ROOT / "docs" / "runs" / RECORD)
     versions = {record.facts.server: record.facts.server_version}
     page = write_report(record, spoilers=True).rename(folder / "report.html")

@@ -1,4 +1,4 @@
-"""Records: committed runs, pruned, each judged anew whenever it is read."""
+"""Records: committed runs, pruned; each is judged again whenever it is read."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from lab.results.folder import Run
 from lab.runner.judging import reach
 
 FOLDER = Path("docs/runs")
-KEPT, LOADS = ("probe.hlog", "samples.csv", "slowlog.csv"), "loads.jsonl"
-"""Files of a run folder that claims and charts read, beside run.json: `KEPT` are copied, `LOADS` is shortened."""
+COPIED, LOADS = ("probe.hlog", "samples.csv", "slowlog.csv"), "loads.jsonl"
+"""Files of a run folder that claims and charts read, beside run.json: `COPIED` are copied, `LOADS` is shortened."""
 COMPACT = (",", ":")
 HOST = ("processor", "cores", "memory_gb")
 """Facts about the machine that a record keeps: a reader needs them to judge the figures."""
@@ -35,7 +35,7 @@ class Record(Run):
         return as_result(self, reach(self))
 
     def result(self) -> dict[str, Any]:
-        """What result.json of this run would hold."""
+        """Return the content that result.json of this run would have."""
         return self._judged
 
 
@@ -71,9 +71,9 @@ def nearest(name: str, known: list[str]) -> str:
 
 
 def server_of(run: Run) -> str:
-    """The server's name: its product, or the lab's own name for it where that tells versions of a product apart."""
-    asked = re.search(rf"--server ({run.facts.server}-\S+)", run.facts.command)
-    return asked[1] if asked else run.facts.server
+    """The server's name: its product, or the lab's own name for it where that distinguishes versions of a product."""
+    match = re.search(rf"--server ({run.facts.server}-\S+)", run.facts.command)
+    return match[1] if match else run.facts.server
 
 
 def name_of(run: Run) -> str:
@@ -120,7 +120,7 @@ def _prune(run: Run, record: Path) -> None:
         (record / LOADS).write_text(
             "".join(f"{json.dumps(_rounded(line), separators=COMPACT)}\n" for line in run.loads)
         )
-    for name in KEPT:
+    for name in COPIED:
         shutil.copyfile(run.folder / name, record / name)
 
 

@@ -1,4 +1,4 @@
-"""What a run folder holds, for programs (JSON Schema) and for people (a page): made from `lab.results.schema`.
+"""The description of a run folder for programs (JSON Schema) and for people (a page), from `lab.results.schema`.
 
 Also the JSON Schema of a diagnosis, made from `lab.diagnose.diagnosis`.
 """

@@ -41,7 +41,7 @@ PLACE = re.compile(r"(\w+)\[(-?\d+)\]")
 
 @dataclass(frozen=True)
 class Sentence:
-    """What a page says, the record that could contradict it, and what must hold of that."""
+    """A sentence of a page, the record that could contradict it, and the condition that the record must meet."""
 
     words: str
     record: str
@@ -52,7 +52,7 @@ class Sentence:
         return self.words in " ".join(re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).split())
 
     def broken(self, view: RunView) -> str:
-        """Why the condition does not hold in a run; empty if it does. Raises `UsageError` when it is unusable."""
+        """Return why a run breaks the condition; empty if it holds. Raises `UsageError` when it is unusable."""
         try:
             tree = ast.parse(self.condition, mode="eval").body
         except (SyntaxError, ValueError):
@@ -71,8 +71,8 @@ def sentences(root: Path) -> dict[str, list[Sentence]]:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{FILE}: {error}.") from None
     return {
-        page: [Sentence(words, *condition.partition(" ")[::2]) for words, condition in said.items()]
-        for page, said in pages.items()
+        page: [Sentence(words, *condition.partition(" ")[::2]) for words, condition in conditions.items()]
+        for page, conditions in pages.items()
     }
 
 

@@ -1,1 +1,1 @@
-"""One module per dashboard; each has ``build()``. `board.py` holds what all of them share."""
+"""A module per dashboard, each with ``build()``; `board.py` has the common parts."""

@@ -8,18 +8,18 @@ from grafana.dashboards_src.board import KEY_GROWTH, SECOND_ACT, board
 from grafana.panels import COMMANDS, Query, lines, number, states
 from grafana.plots import scatter
 from grafana.promql import (
-    HERE,
+    SCOPE,
     by_strategy,
     per_second,
     quantile,
     while_strategy,
     zero,
     zero_by,
-    zero_told,
+    zero_reported,
 )
 
-BYSTANDER = f"server:probe_latency:p99_10s{{{HERE}}}"
-KEYS = f"server:store_keys:sum{{{HERE}}}"
+BYSTANDER = f"server:probe_latency:p99_10s{{{SCOPE}}}"
+KEYS = f"server:store_keys:sum{{{SCOPE}}}"
 NOW = f"last_over_time({KEYS}[$__range] @ end())"
 AS_NOW = f"{KEYS} > 0.8 * {NOW} < 1.25 * {NOW}"
 """Selects the moments with about as many keys as now, because a fair comparison needs the same key count. It does not
@@ -27,8 +27,8 @@ compare with the largest count of the time shown, which may be that of the calib
 once. Now is the last known value, because a recording has an end.
 """
 
-DONE = f'outcome="done", {HERE}'
-IN_FORCE = f'max by (strategy) (cache_invalidation_strategy{{job="invalidator", {HERE}}})'
+DONE = f'outcome="done", {SCOPE}'
+IN_FORCE = f'max by (strategy) (cache_invalidation_strategy{{job="invalidator", {SCOPE}}})'
 PER_EVENT = (
     " / on (server, strategy) ("
     + per_second("cache_invalidation_events_total", DONE, "server, strategy", "[1m]")
@@ -155,15 +155,15 @@ def build() -> Dashboard:
                 "crowd. Under SCAN the crowd grows with the keys; under the index there is none.",
                 [
                     Query(
-                        zero_told(
+                        zero_reported(
                             "sum by (server) (server_cmd:store_execution:rate10s"
-                            f'{{cmd=~"scan|keys|sscan|unlink|srem", {HERE}}})'
+                            f'{{cmd=~"scan|keys|sscan|unlink|srem", {SCOPE}}})'
                         ),
                         "for events",
                     ),
                     Query(
-                        zero_told(
-                            f'sum by (server) (server_cmd:store_execution:rate10s{{cmd="get", {HERE}}})'
+                        zero_reported(
+                            f'sum by (server) (server_cmd:store_execution:rate10s{{cmd="get", {SCOPE}}})'
                         ),
                         "for reads",
                     ),
@@ -199,13 +199,13 @@ def build() -> Dashboard:
                 [
                     Query(
                         zero(
-                            f'sum by (server) (server_operation:store_call:p99_30s{{db_operation_name="SET", {HERE}}})'
+                            f'sum by (server) (server_operation:store_call:p99_30s{{db_operation_name="SET", {SCOPE}}})'
                         ),
                         "SET, p99",
                     ),
                     Query(
                         zero(
-                            f'sum by (server) (server_operation:store_call:p99_30s{{db_operation_name="GET", {HERE}}})'
+                            f'sum by (server) (server_operation:store_call:p99_30s{{db_operation_name="GET", {SCOPE}}})'
                         ),
                         "GET, p99",
                     ),

@@ -101,11 +101,11 @@ def board(
 def _question(question: str, chapters: Sequence[Chapter], then: str | None) -> Any:
     """The text at the top. Its links begin with a slash: they lead to the same Grafana, wherever it listens."""
     keep = "" if then in ("redis", "dragonfly") else "?var-server=$server"
-    onward = [f"Go on to [{TITLES[then]}](/d/{then}{keep})"] if then else []
-    ways = " · ".join([*onward, f"Change something: [the control page]({CONTROL_PAGE})"])
+    next_links = [f"Go on to [{TITLES[then]}](/d/{then}{keep})"] if then else []
+    links = " · ".join([*next_links, f"Change something: [the control page]({CONTROL_PAGE})"])
     return words(
         # Two spaces break the line without the gap of a new paragraph.
-        f"**{question}**  \nThe guide: {', '.join(map(str, chapters))}. {ways}\n",
+        f"**{question}**  \nThe guide: {', '.join(map(str, chapters))}. {links}\n",
         title="The question",
         teaches="What this dashboard is for, the chapter of the guide that asks it (a file of this repository), and "
         "the way to the levers. The control page is elsewhere if CONTROL_PORT in .env is another.",

@@ -7,12 +7,12 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from grafana.dashboards_src.board import KEY_GROWTH, board
 from grafana.panels import COMMANDS, Query, lines, number
 from grafana.plots import words
-from grafana.promql import HERE, per_second, zero_by, zero_told
+from grafana.promql import SCOPE, per_second, zero_by, zero_reported
 
-SHOWN = f'cmd=~"get|set|scan|keys|unlink|sscan|sadd|srem|exec|info", {HERE}'
+SHOWN = f'cmd=~"get|set|scan|keys|unlink|sscan|sadd|srem|exec|info", {SCOPE}'
 PIPELINED = per_second("dragonfly_pipeline_commands_total")
 ALL_COMMANDS = per_second("dragonfly_commands_processed_total")
-BYSTANDER = f"server:probe_latency:p99_10s{{{HERE}}}"
+BYSTANDER = f"server:probe_latency:p99_10s{{{SCOPE}}}"
 
 PIPELINE = """### The wrong turn: "pipeline latency"
 
@@ -46,7 +46,7 @@ def build() -> Dashboard:
             number(
                 "Keys",
                 "All databases together. Remember the value at which p99 begins to climb.",
-                [Query(f"sum by (server) (dragonfly_db_keys{{{HERE}}})", "keys")],
+                [Query(f"sum by (server) (dragonfly_db_keys{{{SCOPE}}})", "keys")],
                 unit="short",
             ),
             number(
@@ -54,7 +54,7 @@ def build() -> Dashboard:
                 "How many calls are at the server at a time (Little's law), those that wait for their turn included: "
                 "Dragonfly's clock starts before a command is scheduled. Well above the number of threads there is a "
                 "crowd. It says nothing of the processor: that is on *Where did the time go*.",
-                [Query(f"sum by (server) (server_cmd:store_execution:rate10s{{{HERE}}})", "commands")],
+                [Query(f"sum by (server) (server_cmd:store_execution:rate10s{{{SCOPE}}})", "commands")],
                 unit="none",
                 decimals=1,
                 steps=((None, "green"), (1, "orange"), (2, "red")),
@@ -62,7 +62,7 @@ def build() -> Dashboard:
             number(
                 "Memory",
                 "What the keys take, index sets included. The lab's servers may use 1 GB and evict nothing.",
-                [Query(f"dragonfly_memory_used_bytes{{{HERE}}}", "used")],
+                [Query(f"dragonfly_memory_used_bytes{{{SCOPE}}}", "used")],
                 unit="bytes",
             ),
             number(
@@ -71,7 +71,7 @@ def build() -> Dashboard:
                 "backlog; it does not cause it.",
                 [
                     Query(
-                        f'sum by (server) (dragonfly_connected_clients{{listener="main", {HERE}}})',
+                        f'sum by (server) (dragonfly_connected_clients{{listener="main", {SCOPE}}})',
                         "connected",
                     )
                 ],
@@ -81,14 +81,14 @@ def build() -> Dashboard:
                 "Transactions in the queue",
                 "Commands that wait for their turn on a shard at the moment of asking. It is short although everybody "
                 "waits: the answer is given between two turns.",
-                [Query(zero_told(f"sum by (server) (dragonfly_tx_queue_len{{{HERE}}})"), "waiting")],
+                [Query(zero_reported(f"sum by (server) (dragonfly_tx_queue_len{{{SCOPE}}})"), "waiting")],
                 unit="short",
             ),
             number(
                 "Running for",
                 "Time since the start. A restart empties the server: if p99 falls with it, was it the restart or "
                 "the keys?",
-                [Query(f"dragonfly_uptime_in_seconds{{{HERE}}}", "uptime")],
+                [Query(f"dragonfly_uptime_in_seconds{{{SCOPE}}}", "uptime")],
                 unit="s",
             ),
             words(
@@ -151,7 +151,7 @@ def build() -> Dashboard:
                 "pipelined. A dashboard with the lower line alone says that all is well.",
                 [
                     Query(
-                        zero_told(
+                        zero_reported(
                             per_second("dragonfly_pipeline_commands_duration_seconds")
                             + f" / on (server) ({PIPELINED} > 0)"
                         ),
@@ -168,11 +168,11 @@ def build() -> Dashboard:
                 "when all keys are there: p99 does not fall with it.",
                 [
                     Query(
-                        zero_told(f"sum by (server) (dragonfly_pipeline_queue_length{{{HERE}}})"),
+                        zero_reported(f"sum by (server) (dragonfly_pipeline_queue_length{{{SCOPE}}})"),
                         "pipeline length",
                     ),
                     Query(
-                        zero_told(f"{PIPELINED} / on (server) ({ALL_COMMANDS} > 0)"),
+                        zero_reported(f"{PIPELINED} / on (server) ({ALL_COMMANDS} > 0)"),
                         "share of commands that were pipelined",
                         right="percentunit",
                     ),
@@ -185,7 +185,7 @@ def build() -> Dashboard:
                 "and closer to the cause than any pipeline: it grows with the SCANs in flight.",
                 [
                     Query(
-                        zero_told(
+                        zero_reported(
                             per_second("dragonfly_fiber_switch_delay_seconds_total")
                             + " / on (server) ("
                             + per_second("dragonfly_fiber_switch_total")
@@ -203,9 +203,9 @@ def build() -> Dashboard:
                 "so it makes none by itself. The clock is the wall's: on a machine short of processor, or at the "
                 "container's limit, the system takes the thread away in the middle of a turn, and that counts.",
                 [
-                    Query(zero_told(per_second("dragonfly_fiber_longrun_total")), "long runs a second"),
+                    Query(zero_reported(per_second("dragonfly_fiber_longrun_total")), "long runs a second"),
                     Query(
-                        zero_told(
+                        zero_reported(
                             per_second("dragonfly_fiber_longrun_seconds")
                             + " / on (server) ("
                             + per_second("dragonfly_fiber_longrun_total")
@@ -224,7 +224,7 @@ def build() -> Dashboard:
                 "well. Compare the shape with *Fibers*: one more panel that climbs because everything does.",
                 [
                     Query(
-                        zero_told(
+                        zero_reported(
                             per_second("dragonfly_reply_duration_seconds")
                             + " / on (server) ("
                             + per_second("dragonfly_reply_total")
@@ -240,8 +240,8 @@ def build() -> Dashboard:
                 "Traffic. High while the server is filled for the calibration; it hardly changes during the incident, "
                 "so the network can be ruled out.",
                 [
-                    Query(zero_told(per_second("dragonfly_net_input_bytes_total")), "in"),
-                    Query(zero_told(per_second("dragonfly_net_output_bytes_total")), "out"),
+                    Query(zero_reported(per_second("dragonfly_net_input_bytes_total")), "in"),
+                    Query(zero_reported(per_second("dragonfly_net_output_bytes_total")), "out"),
                 ],
                 unit="Bps",
             ),
@@ -251,9 +251,13 @@ def build() -> Dashboard:
                 "database, a second incident in waiting.",
                 [
                     # Dragonfly reports each twice: in total, and by database.
-                    Query(zero_told(per_second("dragonfly_keyspace_hits_total", f'db="", {HERE}')), "hits"),
                     Query(
-                        zero_told(per_second("dragonfly_keyspace_misses_total", f'db="", {HERE}')), "misses"
+                        zero_reported(per_second("dragonfly_keyspace_hits_total", f'db="", {SCOPE}')),
+                        "hits",
+                    ),
+                    Query(
+                        zero_reported(per_second("dragonfly_keyspace_misses_total", f'db="", {SCOPE}')),
+                        "misses",
                     ),
                 ],
                 unit="ops",

@@ -7,16 +7,16 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from grafana.dashboards_src.board import KEY_GROWTH, READING, board
 from grafana.panels import COMMANDS, Query, in_words, lines, number, phase_bars, phase_number, phase_words
 from grafana.plots import actions, scatter
-from grafana.promql import HERE, by_phase, per_second, quantile, zero, zero_by, zero_told
+from grafana.promql import SCOPE, by_phase, per_second, quantile, zero, zero_by, zero_reported
 
 BY_COMMAND = "server, db_operation_name"
 P99_BY_COMMAND = quantile(0.99, "db_client_operation_duration_seconds", by=BY_COMMAND, window="[30s]")
-BYSTANDER = f"server:probe_latency:p99_10s{{{HERE}}}"
-KEYS = f"server:store_keys:sum{{{HERE}}}"
-SATURATED = f"max by (server) (lab_knee_keys{{{HERE}}} > 0) < on (server) 2 * {KEYS}"
+BYSTANDER = f"server:probe_latency:p99_10s{{{SCOPE}}}"
+KEYS = f"server:store_keys:sum{{{SCOPE}}}"
+SATURATED = f"max by (server) (lab_knee_keys{{{SCOPE}}} > 0) < on (server) 2 * {KEYS}"
 """Not drawn while it is twice as many keys as there are, or more: it would press the curve of the keys to the axis."""
-HEALTHY = f"max by (server) (lab_healthy_p99_seconds{{{HERE}}} > 0)"
-STRATEGY = f'max by (strategy) (cache_invalidation_strategy{{job="invalidator", {HERE}}}'
+HEALTHY = f"max by (server) (lab_healthy_p99_seconds{{{SCOPE}}} > 0)"
+STRATEGY = f'max by (strategy) (cache_invalidation_strategy{{job="invalidator", {SCOPE}}}'
 STORY = "healthy|growing|level|over_the_edge|cured|stale"
 """The phases that count as moments of the incident."""
 
@@ -42,7 +42,7 @@ def build() -> Dashboard:
                 "lets customers come until the planned number of keys is there (*keys level*). From then on only a "
                 "person changes anything. *Cured*: a strategy is in force that searches nothing. *Stale*: nothing is "
                 "deleted at all.",
-                [Query(phase_number(HERE), "phase")],
+                [Query(phase_number(SCOPE), "phase")],
                 unit="none",
                 words=phase_words(),
                 none_means="not recorded",
@@ -69,7 +69,7 @@ def build() -> Dashboard:
                 "moment with more keys is a moment with a longer p99, whatever the shape of the curve. About 0: the "
                 "two have nothing to do with each other. Coloured from 0.6, because then it is a clue. A correlation "
                 "is not a cause: what experiment would tell?",
-                [Query(f"max by (server) (lab_keys_p99_rank_correlation{{{HERE}}})", "r")],
+                [Query(f"max by (server) (lab_keys_p99_rank_correlation{{{SCOPE}}})", "r")],
                 unit="none",
                 decimals=2,
                 steps=((None, "text"), (0.6, "orange"), (0.8, "red")),
@@ -79,7 +79,7 @@ def build() -> Dashboard:
                 "Alerts firing",
                 "Alerts are on symptoms only: reads beyond their objective, reads that mostly wait, events that "
                 "pile up. None of them knows about SCAN.",
-                [Query(zero(f'count by (server) (ALERTS{{alertstate="firing", {HERE}}})'), "firing")],
+                [Query(zero(f'count by (server) (ALERTS{{alertstate="firing", {SCOPE}}})'), "firing")],
                 unit="short",
                 steps=((None, "green"), (1, "red")),
             ),
@@ -118,7 +118,7 @@ def build() -> Dashboard:
                 "Keys gained in a minute",
                 "Cached keys now, less those of a minute ago. Constant while new customers come, below 0 after a "
                 "restart, about 0 when all have come: events remove keys, and the next visits bring them back.",
-                [Query(zero_told(f"{KEYS} - {KEYS} offset 1m"), "gained")],
+                [Query(zero_reported(f"{KEYS} - {KEYS} offset 1m"), "gained")],
                 unit="short",
                 height=5,
             ),
@@ -127,8 +127,8 @@ def build() -> Dashboard:
                 "What is sent now, and what was planned once, from what a search costs here (or what a person set "
                 "since). The two are one number unless somebody sends three times the events for a minute.",
                 [
-                    Query(zero(f"max by (server) (lab_events_per_second{{{HERE}}})"), "asked"),
-                    Query(zero(f"max by (server) (lab_events_planned_per_second{{{HERE}}})"), "planned"),
+                    Query(zero(f"max by (server) (lab_events_per_second{{{SCOPE}}})"), "asked"),
+                    Query(zero(f"max by (server) (lab_events_planned_per_second{{{SCOPE}}})"), "planned"),
                 ],
                 unit="none",
                 decimals=2,
@@ -179,20 +179,20 @@ def build() -> Dashboard:
                 "event that was not done needs one more. A gap: the server was too busy to be asked.",
                 [
                     Query(
-                        zero_told(
-                            f'sum by (server) (server_cmd:store_commands:rate10s{{cmd=~"scan|keys", {HERE}}})'
+                        zero_reported(
+                            f'sum by (server) (server_cmd:store_commands:rate10s{{cmd=~"scan|keys", {SCOPE}}})'
                         ),
                         "SCAN or KEYS",
                     ),
                     Query(
-                        zero_told(
-                            f'sum by (server) (server_cmd:store_commands:rate10s{{cmd="get", {HERE}}})'
+                        zero_reported(
+                            f'sum by (server) (server_cmd:store_commands:rate10s{{cmd="get", {SCOPE}}})'
                         ),
                         "GET",
                     ),
                     Query(
-                        zero_told(
-                            f'sum by (server) (server_cmd:store_commands:rate10s{{cmd=~"unlink|del", {HERE}}})'
+                        zero_reported(
+                            f'sum by (server) (server_cmd:store_commands:rate10s{{cmd=~"unlink|del", {SCOPE}}})'
                         ),
                         "UNLINK",
                     ),
@@ -242,7 +242,7 @@ def build() -> Dashboard:
                 "show the lower line only, and far fewer slow reads: coordinated omission.",
                 [
                     Query(BYSTANDER, "from when it was due"),
-                    Query(f"server:probe_latency_from_send:p99_10s{{{HERE}}}", "from when it was sent"),
+                    Query(f"server:probe_latency_from_send:p99_10s{{{SCOPE}}}", "from when it was sent"),
                 ],
                 unit="s",
                 log=True,
@@ -255,8 +255,8 @@ def build() -> Dashboard:
                 "One read in a hundred may take longer than 10 ms. 1 uses that up exactly, 100 means every read "
                 "is late. The alert needs both lines above 2: the long one is sure, the short one ends soon.",
                 [
-                    Query(f"server:p99_objective:burn_1m{{{HERE}}}", "over one minute"),
-                    Query(f"server:p99_objective:burn_15s{{{HERE}}}", "over fifteen seconds"),
+                    Query(f"server:p99_objective:burn_1m{{{SCOPE}}}", "over one minute"),
+                    Query(f"server:p99_objective:burn_15s{{{SCOPE}}}", "over fifteen seconds"),
                 ],
                 unit="short",
                 limit=2,

@@ -6,11 +6,11 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from grafana.dashboards_src.board import EMPTY_SLOWLOG, KEY_GROWTH, KEYS_COMMAND, board
 from grafana.panels import Query, lines, number
-from grafana.promql import HERE, WINDOW, per_second, zero_by, zero_told
+from grafana.promql import SCOPE, WINDOW, per_second, zero_by, zero_reported
 
-SCANNED = f'cmd=~"get|set|scan|keys|unlink|sscan", {HERE}'
-TURNS = f"(sum by (server) (rate(redis_eventloop_cycles_total{{{HERE}}}{WINDOW})) > 0)"
-SHOWN = f'cmd=~"get|set|scan|keys|unlink|sscan|sadd|srem|exec|info", {HERE}'
+SCANNED = f'cmd=~"get|set|scan|keys|unlink|sscan", {SCOPE}'
+TURNS = f"(sum by (server) (rate(redis_eventloop_cycles_total{{{SCOPE}}}{WINDOW})) > 0)"
+SHOWN = f'cmd=~"get|set|scan|keys|unlink|sscan|sadd|srem|exec|info", {SCOPE}'
 
 
 def build() -> Dashboard:
@@ -25,7 +25,8 @@ def build() -> Dashboard:
                 "waits in the same queue, so in the incident this says *no* although nothing is broken.",
                 [
                     Query(
-                        f'min by (server) (redis_up{{{HERE}}} or on (server) up{{job="redis", {HERE}}})', "up"
+                        f'min by (server) (redis_up{{{SCOPE}}} or on (server) up{{job="redis", {SCOPE}}})',
+                        "up",
                     )
                 ],
                 unit="bool_yes_no",
@@ -34,35 +35,35 @@ def build() -> Dashboard:
             number(
                 "Keys",
                 "All databases together. Remember the value at which p99 begins to climb.",
-                [Query(f"server:store_keys:sum{{{HERE}}}", "keys")],
+                [Query(f"server:store_keys:sum{{{SCOPE}}}", "keys")],
                 unit="short",
             ),
             number(
                 "Main thread busy",
                 "Seconds of execution in each second. Redis carries out commands on one thread, one after another, so "
                 "these add up to a share: at 100 % every further command only makes the queue longer.",
-                [Query(f"sum by (server) (server_cmd:store_execution:rate10s{{{HERE}}})", "of one thread")],
+                [Query(f"sum by (server) (server_cmd:store_execution:rate10s{{{SCOPE}}})", "of one thread")],
                 unit="percentunit",
                 steps=((None, "green"), (0.7, "orange"), (0.9, "red")),
             ),
             number(
                 "Memory",
                 "What the keys take, index sets included. The lab's servers may use 1 GB and evict nothing.",
-                [Query(f"redis_memory_used_bytes{{{HERE}}}", "used")],
+                [Query(f"redis_memory_used_bytes{{{SCOPE}}}", "used")],
                 unit="bytes",
             ),
             number(
                 "Clients",
                 "Connections. The invalidator opens one for each command in flight, so a climb follows the "
                 "backlog; it does not cause it.",
-                [Query(f"redis_connected_clients{{{HERE}}}", "connected")],
+                [Query(f"redis_connected_clients{{{SCOPE}}}", "connected")],
                 unit="short",
             ),
             number(
                 "Slow log's length",
                 "How many entries are in it, at most 512. A full slow log stays full: look at the rate below, not "
                 "at this.",
-                [Query(f"redis_slowlog_length{{{HERE}}}", "entries")],
+                [Query(f"redis_slowlog_length{{{SCOPE}}}", "entries")],
                 unit="short",
             ),
             lines(
@@ -113,15 +114,15 @@ def build() -> Dashboard:
                 "network and connections. (KeyDB does not tell and shows 0.)",
                 [
                     Query(
-                        zero_told(
-                            f"sum by (server) (rate(redis_eventloop_duration_sum_usec_total{{{HERE}}}{WINDOW}))"
+                        zero_reported(
+                            f"sum by (server) (rate(redis_eventloop_duration_sum_usec_total{{{SCOPE}}}{WINDOW}))"
                             f" / 1e6 / {TURNS}"
                         ),
                         "one turn",
                     ),
                     Query(
-                        zero_told(
-                            f"sum by (server) (rate(redis_eventloop_duration_cmd_sum_usec_total{{{HERE}}}{WINDOW}))"
+                        zero_reported(
+                            f"sum by (server) (rate(redis_eventloop_duration_cmd_sum_usec_total{{{SCOPE}}}{WINDOW}))"
                             f" / 1e6 / {TURNS}"
                         ),
                         "commands in a turn",
@@ -134,8 +135,8 @@ def build() -> Dashboard:
                 "User and system time, in cores. One whole core is the main thread at its end, whatever the machine "
                 "has besides. A gap: the server did not answer when asked.",
                 [
-                    Query(zero_told(per_second("redis_cpu_user_seconds_total")), "user"),
-                    Query(zero_told(per_second("redis_cpu_sys_seconds_total")), "system"),
+                    Query(zero_reported(per_second("redis_cpu_user_seconds_total")), "user"),
+                    Query(zero_reported(per_second("redis_cpu_sys_seconds_total")), "system"),
                 ],
                 unit="percentunit",
                 stacked=True,
@@ -159,7 +160,7 @@ def build() -> Dashboard:
                 "and still gets slow. At 2 s it gives up, and the panels fed by it have a gap: **the worse the "
                 "incident, the less the server says of it.** An exporter that counted keys by SCAN would be part of "
                 "the incident.",
-                [Query(f'max by (server) (scrape_duration_seconds{{job="redis", {HERE}}})', "one scrape")],
+                [Query(f'max by (server) (scrape_duration_seconds{{job="redis", {SCOPE}}})', "one scrape")],
                 unit="s",
                 log=True,
                 limit=2,
@@ -169,8 +170,8 @@ def build() -> Dashboard:
                 "Does the cache still do its job? Misses after a restart or a burst of events are work for the "
                 "database, a second incident in waiting.",
                 [
-                    Query(zero_told(per_second("redis_keyspace_hits_total")), "hits"),
-                    Query(zero_told(per_second("redis_keyspace_misses_total")), "misses"),
+                    Query(zero_reported(per_second("redis_keyspace_hits_total")), "hits"),
+                    Query(zero_reported(per_second("redis_keyspace_misses_total")), "misses"),
                 ],
                 unit="ops",
             ),
@@ -179,8 +180,8 @@ def build() -> Dashboard:
                 "Expired: their time was over. Evicted: the memory was full; in this incident it never is, so "
                 "eviction can be ruled out at a glance.",
                 [
-                    Query(zero_told(per_second("redis_expired_keys_total")), "expired"),
-                    Query(zero_told(per_second("redis_evicted_keys_total")), "evicted"),
+                    Query(zero_reported(per_second("redis_expired_keys_total")), "expired"),
+                    Query(zero_reported(per_second("redis_evicted_keys_total")), "evicted"),
                 ],
                 unit="ops",
             ),

@@ -21,16 +21,16 @@ from grafana.plots import words
 from grafana.promql import WINDOW
 
 JOB = 'job="<<job>>"'
-HERE = f'{JOB}, <<label>>="$server"'
-CALLS = f"sum by (cmd) (rate(redis_commands_total{{{HERE}}}{WINDOW}))"
-TIME = f"sum by (cmd) (rate(redis_commands_duration_seconds_total{{{HERE}}}{WINDOW}))"
-LIMIT = f"(max(redis_memory_max_bytes{{{HERE}}}) > 0)"
-MAIN = "redis_cpu_{}_main_thread_seconds_total{{" + HERE + "}}"
+SCOPE = f'{JOB}, <<label>>="$server"'
+CALLS = f"sum by (cmd) (rate(redis_commands_total{{{SCOPE}}}{WINDOW}))"
+TIME = f"sum by (cmd) (rate(redis_commands_duration_seconds_total{{{SCOPE}}}{WINDOW}))"
+LIMIT = f"(max(redis_memory_max_bytes{{{SCOPE}}}) > 0)"
+MAIN = "redis_cpu_{}_main_thread_seconds_total{{" + SCOPE + "}}"
 
 
 def per_second(metric: str) -> str:
     """A counter's rate."""
-    return f"sum(rate({metric}{{{HERE}}}{WINDOW}))"
+    return f"sum(rate({metric}{{{SCOPE}}}{WINDOW}))"
 
 
 def build() -> Dashboard:
@@ -48,7 +48,7 @@ def build() -> Dashboard:
         number(
             "Answers",
             "Whether the exporter reached the server. It asks like any client and waits in the same queue.",
-            [Query(f"min(redis_up{{{HERE}}} or on (<<label>>) up{{{HERE}}})", "up")],
+            [Query(f"min(redis_up{{{SCOPE}}} or on (<<label>>) up{{{SCOPE}}})", "up")],
             unit="bool_yes_no",
             steps=((None, "red"), (1, "green")),
         ),
@@ -73,13 +73,13 @@ def build() -> Dashboard:
         number(
             "Keys",
             "All databases together. What SCAN and KEYS cost grows with them.",
-            [Query(f"sum(redis_db_keys{{{HERE}}})", "keys")],
+            [Query(f"sum(redis_db_keys{{{SCOPE}}})", "keys")],
             unit="short",
         ),
         number(
             "Memory, of its limit",
             "At 100 % every write pays for an eviction. A server without a limit shows 0 %.",
-            [Query(f"max(redis_memory_used_bytes{{{HERE}}}) / {LIMIT} or vector(0)", "used")],
+            [Query(f"max(redis_memory_used_bytes{{{SCOPE}}}) / {LIMIT} or vector(0)", "used")],
             unit="percentunit",
             steps=((None, "green"), (0.95, "orange")),
         ),
@@ -88,7 +88,7 @@ def build() -> Dashboard:
             "At 100 % new clients are refused.",
             [
                 Query(
-                    f"max(redis_connected_clients{{{HERE}}}) / max(redis_config_maxclients{{{HERE}}})",
+                    f"max(redis_connected_clients{{{SCOPE}}}) / max(redis_config_maxclients{{{SCOPE}}})",
                     "connected",
                 )
             ],
@@ -120,7 +120,7 @@ def build() -> Dashboard:
             "What the exporter waits",
             "One scrape waits for its turn some three times: a client's view, every scrape interval. When it climbs "
             "and no command has the time, look outside of the server: a core, the network.",
-            [Query(f"max(redis_exporter_last_scrape_duration_seconds{{{HERE}}})", "one scrape")],
+            [Query(f"max(redis_exporter_last_scrape_duration_seconds{{{SCOPE}}})", "one scrape")],
             unit="s",
             log=True,
         ),
@@ -146,7 +146,7 @@ def build() -> Dashboard:
             [
                 Query(per_second("redis_connections_received_total"), "new a second"),
                 Query(per_second("redis_rejected_connections_total"), "refused a second"),
-                Query(f"max(redis_connected_clients{{{HERE}}})", "connected", right="short"),
+                Query(f"max(redis_connected_clients{{{SCOPE}}})", "connected", right="short"),
             ],
             unit="ops",
         ),

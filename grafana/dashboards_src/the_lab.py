@@ -6,9 +6,9 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from grafana.dashboards_src.board import READING, board
 from grafana.panels import Query, lines, number, states
-from grafana.promql import HERE, per_second, quantile, zero, zero_by
+from grafana.promql import SCOPE, per_second, quantile, zero, zero_by
 
-FAILED = f'outcome="failed", {HERE}'
+FAILED = f'outcome="failed", {SCOPE}'
 GROUPS = 'label_replace(prometheus_rule_group_last_duration_seconds, "group", "$1", "rule_group", ".*;(.*)")'
 STEADY = "[30s]"
 """Window for processor time: processes count it in hundredths of a second, too coarse for a window of a few scrapes."""
@@ -38,7 +38,7 @@ def build() -> Dashboard:
                 "holes: do not count spans then.",
                 [
                     Query(
-                        zero(f"sum by (server) (increase(otel_spans_dropped_total{{{HERE}}}[$__range]))"),
+                        zero(f"sum by (server) (increase(otel_spans_dropped_total{{{SCOPE}}}[$__range]))"),
                         "lost",
                     )
                 ],
@@ -66,7 +66,7 @@ def build() -> Dashboard:
                 "Events a second, as ordered",
                 "What the customers are asked to do now: planned once, from what a search costs on this machine, so "
                 "that searches take the planned share of the server's time when all keys are there.",
-                [Query(zero(f"max by (server) (lab_events_per_second{{{HERE}}})"), "events")],
+                [Query(zero(f"max by (server) (lab_events_per_second{{{SCOPE}}})"), "events")],
                 unit="ops",
                 width=6,
                 decimals=2,
@@ -175,7 +175,7 @@ def build() -> Dashboard:
                 "Customers",
                 "Users that Locust keeps running. They wait for answers; there must be enough of them that the "
                 "rate does not depend on it.",
-                [Query(zero(f"sum by (server) (locust_users{{{HERE}}})"), "users")],
+                [Query(zero(f"sum by (server) (locust_users{{{SCOPE}}})"), "users")],
                 unit="short",
             ),
             lines(

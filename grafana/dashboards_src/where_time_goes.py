@@ -7,18 +7,18 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from grafana.dashboards_src.board import EMPTY_SLOWLOG, KEY_GROWTH, READING, board
 from grafana.panels import COMMANDS, CORES, Query, lines, number
 from grafana.plots import heat, service_graph, slow_traces
-from grafana.promql import HERE, WINDOW, per_second, quantile, zero, zero_before, zero_by, zero_told
+from grafana.promql import SCOPE, WINDOW, per_second, quantile, zero, zero_before, zero_by, zero_reported
 
-P99 = f"server:probe_latency:p99_10s{{{HERE}}}"
-FLOOR = f"server:probe_latency:floor_1h{{{HERE}}}"
-EXECUTION = f'sum by (server) (server_cmd:store_execution:mean_10s{{cmd="get", {HERE}}})'
-DONE = f'outcome="done", {HERE}'
+P99 = f"server:probe_latency:p99_10s{{{SCOPE}}}"
+FLOOR = f"server:probe_latency:floor_1h{{{SCOPE}}}"
+EXECUTION = f'sum by (server) (server_cmd:store_execution:mean_10s{{cmd="get", {SCOPE}}})'
+DONE = f'outcome="done", {SCOPE}'
 ASIDE = "auth|client.*|command.*|config.*|dbsize|debug.*|hello|info|latency.*|memory.*|ping|replconf|select|slowlog.*"
-SHOWN = f'cmd!~"{ASIDE}", {HERE}'
+SHOWN = f'cmd!~"{ASIDE}", {SCOPE}'
 """Every command but those of connecting, watching and settings, so that a new scenario's commands appear by themselves.
 """
-BUSY = f"max by (server) (lab_store_busy_cores{{{HERE}}})"
-THREADS = f"max by (server) (lab_store_threads{{{HERE}}} > 0)"
+BUSY = f"max by (server) (lab_store_busy_cores{{{SCOPE}}})"
+THREADS = f"max by (server) (lab_store_threads{{{SCOPE}}} > 0)"
 BEYOND_FLOOR = f"clamp_min({EXECUTION} - on (server) {FLOOR}, 0) or on (server) 0 * {FLOOR}"
 """The waiting that the part *execution* contains already, and that must not be counted twice. On Dragonfly, whose
 clocks run while a call waits, the server's mean for GET can be longer than a whole read at the quietest of times.
@@ -28,7 +28,7 @@ SPANS = (
     'rate(traces_spanmetrics_latency_bucket{app_store_server="$server", span_name!~".*/settings/.*|PING"}[30s]), '
     '"server", "$1", "app_store_server", "(.*)"))) >= 0'
 )
-KNEE = f"max by (server) (lab_knee_keys{{{HERE}}} > 0)"
+KNEE = f"max by (server) (lab_knee_keys{{{SCOPE}}} > 0)"
 
 
 def build() -> Dashboard:
@@ -41,7 +41,7 @@ def build() -> Dashboard:
                 "Share of a read that is waiting",
                 "Of the mean read: what exceeds the quietest ten seconds of the last hour. Near 100 % there is "
                 "nothing to gain from faster commands, a faster network or a bigger client.",
-                [Query(f"server:waiting:share{{{HERE}}}", "waiting")],
+                [Query(f"server:waiting:share{{{SCOPE}}}", "waiting")],
                 unit="percentunit",
                 width=6,
                 steps=((None, "green"), (0.5, "orange"), (0.8, "red")),
@@ -62,7 +62,12 @@ def build() -> Dashboard:
                 "The control page measured what one key costs a SCAN and computed the key count at which the "
                 "events of a second need a second of the server. At 100 % waiting has no upper limit. Nothing is shown "
                 "under a strategy that searches nothing: the index does not care.",
-                [Query(zero_told(f"server:store_keys:sum{{{HERE}}} / on (server) {KNEE}"), "of saturation")],
+                [
+                    Query(
+                        zero_reported(f"server:store_keys:sum{{{SCOPE}}} / on (server) {KNEE}"),
+                        "of saturation",
+                    )
+                ],
                 unit="percentunit",
                 width=6,
                 steps=((None, "green"), (0.7, "orange"), (1, "red")),
@@ -71,7 +76,7 @@ def build() -> Dashboard:
                 "A new event waits",
                 "Events not yet done, at the pace at which the last minute's were done. Past the knee it grows "
                 "as long as you look.",
-                [Query(zero(f"server:invalidation_events:drain_seconds{{{HERE}}}"), "to wait")],
+                [Query(zero(f"server:invalidation_events:drain_seconds{{{SCOPE}}}"), "to wait")],
                 unit="s",
                 width=6,
                 steps=((None, "green"), (2, "orange"), (5, "red")),
@@ -83,9 +88,10 @@ def build() -> Dashboard:
                 "The three together are the p99. (On Dragonfly the server's clock starts before a command is "
                 "scheduled, so a part of the waiting shows as execution: compare it with that of the healthy phase.)",
                 [
-                    Query(zero_told(EXECUTION), "execution"),
+                    Query(zero_reported(EXECUTION), "execution"),
                     Query(
-                        zero_told(f"clamp_min({FLOOR} - on (server) ({EXECUTION}), 0)"), "network and loops"
+                        zero_reported(f"clamp_min({FLOOR} - on (server) ({EXECUTION}), 0)"),
+                        "network and loops",
                     ),
                     Query(
                         f"clamp_min({P99} - on (server) {FLOOR} - on (server) ({BEYOND_FLOOR}), 0)", "waiting"
@@ -107,14 +113,14 @@ def build() -> Dashboard:
                         quantile(
                             0.99,
                             "db_client_operation_duration_seconds",
-                            f'db_operation_name="GET", {HERE}',
+                            f'db_operation_name="GET", {SCOPE}',
                             window="[30s]",
                         ),
                         "application's p99",
                         exemplars=True,
                     ),
                     Query(P99, "bystander's p99"),
-                    Query(zero_told(EXECUTION), "execution on the server, mean"),
+                    Query(zero_reported(EXECUTION), "execution on the server, mean"),
                 ],
                 unit="s",
                 width=8,
@@ -165,11 +171,11 @@ def build() -> Dashboard:
                     Query(
                         zero(
                             "max by (server) (cache_invalidation_events_in_flight"
-                            f'{{job="invalidator", {HERE}}})'
+                            f'{{job="invalidator", {SCOPE}}})'
                         ),
                         "in work",
                     ),
-                    Query(zero(f"server:invalidation_events:pending{{{HERE}}}"), "accepted, not yet done"),
+                    Query(zero(f"server:invalidation_events:pending{{{SCOPE}}}"), "accepted, not yet done"),
                 ],
                 unit="short",
             ),
@@ -178,7 +184,7 @@ def build() -> Dashboard:
                 "Each column is a moment, each cell how many reads took that long. Two bands mean two kinds of "
                 "luck: those who met a SCAN and those who did not. An average would lie between them, where "
                 "nobody is.",
-                f'sum by (le) (rate(probe_latency_seconds_bucket{{from="intended", {HERE}}}{WINDOW}))',
+                f'sum by (le) (rate(probe_latency_seconds_bucket{{from="intended", {SCOPE}}}{WINDOW}))',
             ),
             lines(
                 "What one event costs: calls to the server",

@@ -12,7 +12,7 @@ from lab.results.folder import Run
 VICTIMS = ("GET", "SET", "DEL", "UNLINK")
 ONE_IN = 100
 """At most 1 of this many slow-log entries may be a victim. The log times by the wall clock, and now and then the
-machine takes the server off its core in the middle of a GET. Beside disturbances it was 1 of 352 in one run of twenty."""
+machine takes the server off its core in the middle of a GET. Beside disturbances it was 1 of 352, once in 20 runs."""
 
 
 def execution_steady(rising: str, server_times: float, client_times: float) -> Claim:

@@ -1,6 +1,6 @@
 """The catalogue: every module in this package that defines `SCENARIO` is listed, run, tested and reported.
 
-(`lab.scenarios.model` defines none: it says what a scenario is made of.)
+(`lab.scenarios.model` defines none: it has the types of a scenario's parts.)
 
 A module may define its `CONTROL` too: the same scene without the cause, under the id ID-control.
 """

@@ -1,10 +1,10 @@
-"""`cures`: five ways to invalidate, side by side in one run: what bystanders wait, what an event costs, what stays.
+"""`cures`: five strategies side by side in one run: bystanders' waits, the cost of an event, and leftover entries.
 
-Each strategy first gets single events on users whom nobody else reads (`loadtest.incidents.freshness`): what an event
-costs the server, how long old values are served after it, what it leaves behind, and whether a value is served that was
-computed before it and put after it. Then it gets the same load as all others; under SCAN that load takes most of the
-server's time. A strategy with a layout of its own begins with an empty server, so that memory and key count are its
-own; scan, keys and index share a layout.
+Each strategy first gets single events on users of their own (`loadtest.incidents.freshness`). They measure an event's
+cost to the server, for how long old values are served after it, the keys left behind, and whether a value is served
+that was computed before it and put after it. Then it gets the same load as all others; under SCAN that load takes most
+of the server's time. A strategy with a layout of its own begins with an empty server, so that memory and key count are
+its own; scan, keys and index share a layout.
 
 COUNT is larger than the keyspace, so that SCAN makes as many calls as KEYS does, and both are compared by their work.
 The event rate is close to what the server can do under SCAN, so that bystanders wait for whole events.
@@ -57,7 +57,7 @@ def single_events(strategy: str) -> LoadSpec:
 
 
 def phases(strategies: dict[str, str]) -> tuple[Phase, ...]:
-    """A pair of phases for each way. `ways` maps a way to the strategy that is used; a control uses another one."""
+    """Return two phases for each strategy. `strategies` maps each to the one used in its place."""
     look = LoadSpec(
         "look", "freshness",
         ("--storefront", "{web}", "--first-user", "{beyond}", "--users", "0", "--seconds", "{seconds}"),

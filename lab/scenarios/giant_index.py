@@ -22,7 +22,7 @@ ARMS = {"naive": ("index-naive", "at once"), "chunked": ("index", "in chunks")}
 LOADS_MB = 100.0
 """Memory of the giant's entries in the server, and of their names in the processes that put and invalidate them."""
 LONG, SHORT = 2.0, 1.0
-"""Weights of the phases. A phase in which a claim wants nobody harmed is long, so that its p99 tolerates one hiccup."""
+"""Weights of the phases. A phase that a claim expects to be harmless is long, so that its p99 tolerates one hiccup."""
 
 
 def phases(with_giant: bool = True) -> tuple[Phase, ...]:

@@ -2,8 +2,8 @@
 
 Why the keys stay below COUNT: a bystander waits for one call of each SCAN in flight. On Redis and Valkey a call takes
 COUNT times the cost of a key, or the whole keyspace where that is smaller. So p99 grows with the keys up to COUNT and
-stands still from there to the knee. COUNT is the one that services are told to send (`lab.server.servers`), and the
-server holds at most 0.95 of it, with the index sets. On Dragonfly COUNT is of matches and makes no difference here.
+stands still from there to the knee. COUNT is the one that services are configured to send (`lab.server.servers`), and
+the server holds at most 0.95 of it, with the index sets. On Dragonfly COUNT is of matches and makes no difference here.
 (Smaller counts have a scenario of their own, `empty-slowlog`.)
 
 Events take keys away until they are read again. With few users that is a percent of them in a second, so plateaus

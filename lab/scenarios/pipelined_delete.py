@@ -1,4 +1,4 @@
-"""`pipelined-delete`: what a round trip for each key costs, and what saving all of them costs the others.
+"""`pipelined-delete`: the cost of a round trip for each key, and the cost to bystanders of saving all of them.
 
 First all ways at one added round-trip time after the other (a relay that models latency and nothing else, see
 `loadtest.incidents.delay`), with everything in one pipeline or one call. Then, on loopback, chunks of several sizes,

@@ -1,4 +1,4 @@
-"""`scan-count`: what COUNT and many iterations at once cost the clients that iterate, and all others.
+"""`scan-count`: the cost of COUNT and of many iterations at once, for the clients that iterate and all others.
 
 A bystander load sends GETs as fast as they are answered, beside a sweep of COUNT × clients that walk the whole keyspace
 with SCAN, over and over. The original had 50 million keys, COUNT 100, 1 000 and 10 000, up to 1 000 iterations at once

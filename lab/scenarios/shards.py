@@ -45,7 +45,7 @@ def grow(arm: str, strategy: str, nodes: int, keys: tuple[float, ...]) -> tuple[
 
 
 def phases(search: str, cure: str, searches: int) -> tuple[Phase, ...]:
-    """One node, three nodes, the cure, where keys are, and pages beside so many searches of one node."""
+    """Return phases on one node, on three, under the cure, of the keys' places, and of pages with one busy node."""
     three = grow(shards.THREE, search, shards.NODES, THREE)
     where = LoadSpec(
         "where",

@@ -1,4 +1,4 @@
-"""Who visits next: new customers as long as there are any, then the same ones again in the same order."""
+"""The order of visits: new customers as long as there are any, then the same ones again in the same order."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from __future__ import annotations
 class Arrivals:
     """Customers 1 to `population` come by their numbers, and begin again with the first after the last.
 
-    Of several processes each has every `of`-th customer, beginning with number `index` + 1. When the population or the
-    share changes, the customers come next who have not been there yet.
+    With several `processes` each has every n-th customer, beginning with number `index` + 1. When the population or the
+    share changes, the customers who have not visited yet come next.
     """
 
     def __init__(self, population: int) -> None:
         self.seen = 0  # the customers up to this number have come
         self._population = population
-        self._index, self._of = 0, 1
+        self._index, self._processes = 0, 1
         self._last = 0
 
     def begin(self) -> None:
-        """Forget who has come."""
+        """Forget all visits."""
         self.seen = self._last = 0
 
-    def change(self, population: int, index: int = 0, of: int = 1, seen: int = 0) -> None:
-        """Set the population and this process's share. `seen`: what other processes have seen."""
+    def change(self, population: int, index: int = 0, processes: int = 1, seen: int = 0) -> None:
+        """Set the population and this process's share. `seen`: the customers that other processes have seen."""
         self.seen = min(max(self.seen, seen), population)
-        if population > self._population or (index, of) != (self._index, self._of):
+        if population > self._population or (index, processes) != (self._index, self._processes):
             self._last = self.seen
-        self._population, self._index, self._of = population, index, of
+        self._population, self._index, self._processes = population, index, processes
 
     def next(self) -> int:
         """The number of the customer who comes now."""
-        after = self._last - self._index  # so that this process's customers are 1, 1 + of, 1 + 2 of ...
-        customer = self._index + 1 + max(0, -(-after // self._of)) * self._of
+        after = self._last - self._index  # this process's customers are 1, 1 + processes, 1 + 2 processes, …
+        customer = self._index + 1 + max(0, -(-after // self._processes)) * self._processes
         if customer > self._population:
             customer = min(self._index + 1, self._population)
         self._last = customer

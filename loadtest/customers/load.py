@@ -1,7 +1,7 @@
 """The dials of the load (rates and population), and the tallies of its requests.
 
 One process carries the load alone, or several share it, as Locust's `--processes` and `--worker` make them: each then
-takes an equal part of every rate (`Load.follow`), and tells the master what became of it (`Load.drain`).
+takes an equal part of every rate (`Load.follow`), and reports its results to the master (`Load.drain`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ VARIABLES = {
 }
 
 PATIENCE, PATIENCE_S, LONGEST_S = "LOADTEST_TIMEOUT_SECONDS", 10.0, 3600.0
-"""How long a customer waits for an answer: its variable, and the seconds without it and at the most."""
+"""The time that a customer waits for an answer: its variable, the default and the maximum in seconds."""
 logger = logging.getLogger(__name__)
 
 
@@ -81,18 +81,18 @@ class Tally:
         self.latency_us.add(Histogram.decode(other["latency"]))
 
     def percentile_ms(self, percent: float) -> float | None:
-        """The latency in ms that this share of the requests stayed at or below; None without requests."""
+        """Return the percentile of the latencies in ms; None without requests."""
         if not self.count:
             return None
         return self.latency_us.percentile(percent) / 1000
 
 
 class Load:
-    """How much to ask for now. All rates are those of the whole load, not per user or per process."""
+    """The present load. All rates are those of the whole load, not per user or per process."""
 
     def __init__(self, values: Mapping[str, float] = DEFAULTS) -> None:
         self.on_change: Callable[[], None] = lambda: None  # called after every change of rates or population
-        self._asked = dict(DEFAULTS)
+        self._dials = dict(DEFAULTS)
         self._share = 1.0
         self._part = 0, 1
         self.reads, self.events, self.visits = Pace(0), Pace(0), Pace(0)
@@ -101,7 +101,7 @@ class Load:
         self.tallies = {kind: Tally() for kind in RATES}
         self._counts = {kind: Counts() for kind in RATES}  # since the process began, for Prometheus
         self._since = monotonic()
-        self._asked.update(check(values))
+        self._dials.update(check(values))
         self._apply()
 
     @classmethod
@@ -121,18 +121,18 @@ class Load:
         """
         new = check(values)
         changed = [
-            f"{dial} {self._asked[dial]:g} -> {value:g}"
+            f"{dial} {self._dials[dial]:g} -> {value:g}"
             for dial, value in new.items()
-            if value != self._asked[dial]
+            if value != self._dials[dial]
         ]
-        self._asked.update(new)
+        self._dials.update(new)
         if changed:
             logger.info("load: %s", ", ".join(changed))
         self._apply()
 
     @property
     def share(self) -> float:
-        """The part of the asked load that is wanted now; shapes move it from 0 to 1."""
+        """The share of the set rates that is offered now; shapes move it from 0 to 1."""
         return self._share
 
     @share.setter
@@ -142,23 +142,23 @@ class Load:
             self._apply()
 
     def _apply(self) -> None:
-        index, of = self._part
+        index, workers = self._part
         for kind, pace in self.paces.items():
-            pace.per_second = self._asked[RATES[kind]] * self._share / of if of else 0.0
-        self._arrivals.change(self._population(), index, max(of, 1))
+            pace.per_second = self._dials[RATES[kind]] * self._share / workers if workers else 0.0
+        self._arrivals.change(self._population(), index, max(workers, 1))
         self.on_change()
 
     def _population(self) -> int:
-        return max(1, round(self._asked[POPULATION] * self._share))
+        return max(1, round(self._dials[POPULATION] * self._share))
 
     @property
     def visits_per_second(self) -> float:
-        """The rate of visits that is asked for, of the whole load."""
-        return self._asked[VISITS]
+        """The set rate of visits, of the whole load."""
+        return self._dials[VISITS]
 
     @property
     def customers_seen(self) -> int:
-        """How many customers have visited so far, those that are beyond the population not counted."""
+        """The number of customers of the population who have visited so far."""
         return self._arrivals.seen
 
     @property
@@ -167,18 +167,18 @@ class Load:
         return self.customers_seen >= self._population()
 
     def orders(self) -> dict[str, Any]:
-        """What another process needs to follow this one."""
-        return {"dials": dict(self._asked), "share": self._share, "seen": self.customers_seen}
+        """Return the message by which another process follows this one."""
+        return {"dials": dict(self._dials), "share": self._share, "seen": self.customers_seen}
 
-    def follow(self, orders: Mapping[str, Any], index: int, of: int) -> None:
-        """Carry a part of another process's load: number `index` of `of` equal ones. `of` 0 means no part."""
-        self._asked.update({dial: orders["dials"][dial] for dial in DEFAULTS})
-        self._share, self._part = orders["share"], (index, of)
-        self._arrivals.change(self._population(), index, max(of, 1), orders["seen"])
+    def follow(self, orders: Mapping[str, Any], index: int, workers: int) -> None:
+        """Carry a part of another process's load: number `index` of `workers` equal ones; none if that is 0."""
+        self._dials.update({dial: orders["dials"][dial] for dial in DEFAULTS})
+        self._share, self._part = orders["share"], (index, workers)
+        self._arrivals.change(self._population(), index, max(workers, 1), orders["seen"])
         self._apply()
 
     def drain(self) -> dict[str, Any]:
-        """What became of this process's requests since the last call, for a message to the master."""
+        """Return the results of this process's requests since the last call, as a message to the master."""
         kinds = {
             kind: {
                 **self.tallies[kind].as_dict(),
@@ -194,7 +194,7 @@ class Load:
         return {"kinds": kinds, "seen": self.customers_seen}
 
     def include(self, report: Mapping[str, Any]) -> None:
-        """Add what `drain` of another process gave."""
+        """Add the report of another process's `drain`."""
         for kind, found in report["kinds"].items():
             self.tallies[kind].include(found)
             self._counts[kind] = self._counts[kind].plus(Counts(**found["counts"]))
@@ -216,8 +216,8 @@ class Load:
         return random.randint(1, self._population())
 
     def random_customer(self) -> int:
-        """One of those who have visited; of the whole population where nobody visits."""
-        return random.randint(1, max(1, self.customers_seen)) if self._asked[VISITS] else self.random_user()
+        """Return a customer who has visited, at random; one of the whole population where there are no visits."""
+        return random.randint(1, max(1, self.customers_seen)) if self._dials[VISITS] else self.random_user()
 
     @staticmethod
     def random_fragment() -> str:
@@ -244,7 +244,7 @@ class Load:
         }
 
     def begin(self) -> None:
-        """Called when a test starts: forget the turns that were owed in the one before, and who visited."""
+        """Called when a test starts: forget the turns owed by the previous one, and all visits."""
         self._arrivals.begin()
         for pace in self.paces.values():
             pace.begin()
@@ -256,8 +256,8 @@ class Load:
     def describe(self, users: int) -> dict[str, object]:
         """The dials, and the tallies since the last reset, as `GET /load` answers them."""
         return {
-            **{dial: self._asked[dial] for dial in RATES.values()},
-            POPULATION: int(self._asked[POPULATION]),
+            **{dial: self._dials[dial] for dial in RATES.values()},
+            POPULATION: int(self._dials[POPULATION]),
             "customers_seen": self.customers_seen,
             "share": self._share,
             "users": users,
@@ -327,7 +327,7 @@ def from_variable(
 
 
 def seconds_to_answer(environment: Mapping[str, str] = os.environ) -> float:
-    """How long a customer waits for an answer, from LOADTEST_TIMEOUT_SECONDS. A bad value ends the process."""
+    """Return a customer's timeout in seconds, from LOADTEST_TIMEOUT_SECONDS. A bad value ends the process."""
     found = from_variable(environment, PATIENCE, lambda value: check_range(value, 0.1, LONGEST_S))
     return PATIENCE_S if found is None else found
 

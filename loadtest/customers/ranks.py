@@ -1,4 +1,4 @@
-"""How closely two columns of a table rise and fall together."""
+"""Spearman's rank correlation of two columns of a table."""
 
 from __future__ import annotations
 

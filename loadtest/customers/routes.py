@@ -26,7 +26,7 @@ LONGEST_BODY = 4096
 CHANGING = ("/stop", "/stats/reset")
 """Paths of Locust's own whose GET changes something."""
 ORDERS, REPORT = "load-orders", "load-report"
-TELL_EVERY_S = 1.0
+SEND_EVERY_S = 1.0
 
 View = Callable[[], Response]
 
@@ -71,9 +71,9 @@ class Controls:
             gevent.spawn(pace.run)
 
     def _lead(self, runner: MasterRunner) -> None:
-        """Tell the workers the load after every change, and once a second, because workers come and go."""
+        """Send the load to the workers after every change, and once a second, because workers come and go."""
 
-        def tell() -> None:
+        def send_orders() -> None:
             clients = runner.clients.ready + runner.clients.spawning + runner.clients.running
             workers = sorted((client.id for client in clients), key=runner.get_worker_index)
             for index, worker in enumerate(workers):
@@ -81,20 +81,20 @@ class Controls:
                 with suppress(RPCError):  # Locust repairs the connection, and the next message says the same
                     runner.send_message(ORDERS, part, worker)
 
-        def keep_telling() -> None:
+        def keep_sending() -> None:
             while True:
-                tell()
-                gevent.sleep(TELL_EVERY_S)
+                send_orders()
+                gevent.sleep(SEND_EVERY_S)
 
         def include(client_id: str, data: dict[str, Any]) -> None:
             self._load.include(data[REPORT])
 
-        self._load.on_change = tell
+        self._load.on_change = send_orders
         runner.environment.events.worker_report.add_listener(include)  # type: ignore[no-untyped-call] # see `attach`
-        runner.greenlet.spawn(keep_telling)
+        runner.greenlet.spawn(keep_sending)
 
     def _work(self, runner: WorkerRunner) -> None:
-        """Carry the part that the master gives, none before its first word; report with Locust's own statistics."""
+        """Carry the part that the master sends, none before its first message; report with Locust's own statistics."""
 
         def follow(environment: Environment, msg: Any) -> None:
             self._load.follow(msg.data["orders"], msg.data["index"], msg.data["of"])
@@ -178,13 +178,13 @@ def _check_host(host: str | None, *, starts_now: bool) -> None:
 
 
 def _keeps_host(environment: Environment) -> Response | None:
-    """Refuse to aim the load at another host than that of the command line."""
+    """Return a refusal if the request would aim the load at another host than that of the command line."""
     if request.method != "POST" or not environment.host:
         return None
     users = request.get_json(force=True, silent=True) if request.path.endswith("/user") else None
-    asked = str((users if isinstance(users, dict) else request.form).get("host") or "")
-    if asked and asked.rstrip("/") != environment.host.rstrip("/"):
-        return _problem(f"the host is {environment.host}, as --host says; start Locust anew for another")
+    host = str((users if isinstance(users, dict) else request.form).get("host") or "")
+    if host and host.rstrip("/") != environment.host.rstrip("/"):
+        return _problem(f"the host is {environment.host}, as --host says; restart Locust for another")
     return None
 
 

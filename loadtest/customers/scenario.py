@@ -1,4 +1,4 @@
-"""What the scenarios have in common: their arguments, their course in time, and the table at the end.
+"""The common part of the scenarios: arguments, course in time, and the table at the end.
 
 Customers come at a constant rate until there are `--keys` keys, which takes `--growth-seconds`; then the same ones come
 again, for `--hold-seconds` under each strategy of the scenario. Visits and events a second are the same from the first
@@ -35,7 +35,7 @@ from loadtest.customers.load import (
 from loadtest.customers.routes import Controls
 from loadtest.customers.shapes import SPAWN_RATE, USERS
 from loadtest.customers.shop import ANSWER_S, Buckets, NoAnswer, Shop, between
-from loadtest.customers.table import Row, lines
+from loadtest.customers.table import WindowRow, lines
 from loadtest.customers.users import load
 
 MOST_KEYS, LONGEST_S = 100_000_000, 86_400
@@ -49,8 +49,8 @@ logger = logging.getLogger(__name__)
 def add_argument(parser: Any, name: str, kind: Callable[[str], float], default: float, text: str) -> None:
     """Add an argument to Locust's parser, with its variable, LOADTEST_NAME. `text`: its help."""
     variable = "LOADTEST_" + name.upper().replace("-", "_")
-    said = f"{text} ({default:.10g})"
-    parser.add_argument(f"--{name}", type=kind, default=default, env_var=variable, help=said)
+    help_text = f"{text} ({default:.10g})"
+    parser.add_argument(f"--{name}", type=kind, default=default, env_var=variable, help=help_text)
 
 
 def add_arguments(parser: Any) -> None:
@@ -81,7 +81,7 @@ class Growing(LoadTestShape):
         self.shop = Shop("")
         self.strategy = ""
         self.growth_s = self.hold_s = 0.0
-        self.rows: list[Row] = []
+        self.rows: list[WindowRow] = []
         self._since = 0.0  # when the strategy was set
         self._was = ""  # the strategy before
         self._begun = False
@@ -90,7 +90,7 @@ class Growing(LoadTestShape):
         self.over = Event()
 
     def plan(self, options: Any) -> None:
-        """Set the load that the arguments ask for, if they have changed: else what somebody set by PUT /load stands.
+        """Set the load that the arguments ask for, if they have changed; otherwise the load set by PUT /load stays.
 
         Raises:
             BadLoad: An argument is out of range.
@@ -139,7 +139,7 @@ class Growing(LoadTestShape):
         if self.strategies or options.headless:
             self._note(self.shop.strategy())
             self._was = self.strategy if self.strategies else ""
-            self._helpers = [gevent.spawn(self.beside)]
+            self._helpers = [gevent.spawn(self.run_beside)]
         if options.headless:
             self._helpers.append(gevent.spawn(self._keep_rows))
 
@@ -148,20 +148,20 @@ class Growing(LoadTestShape):
             self.strategy, self._since = strategy, monotonic()
             logger.info("strategy: %s", strategy)
 
-    def beside(self) -> None:
-        """What a scenario does beside its customers, in a greenlet, until `over` is set."""
+    def run_beside(self) -> None:
+        """Run a scenario's other activity during its load, in a greenlet, until `over` is set."""
 
     def remarks(self) -> list[str]:
         """Lines below the table."""
         return []
 
-    def tell(self) -> None:
+    def print_table(self) -> None:
         """Print the table, if there is one."""
         if self.rows:
             print("\n".join(["", *lines(self.rows), *self.remarks()]), flush=True)
 
     def finish(self) -> None:
-        """Called when a test has ended: put back the strategy. The next one begins anew."""
+        """Called when a test has ended: put back the strategy. The next test begins from the start."""
         self._begun = False
         self.over.set()
         gevent.joinall(self._helpers, timeout=ANSWER_S)
@@ -186,7 +186,7 @@ class Growing(LoadTestShape):
             now, gets = monotonic(), self._look()
             visits, events = load.tallies[VISITS_NAME], load.tallies[EVENTS_NAME]
             self.rows.append(
-                Row(
+                WindowRow(
                     before - start,
                     now - start,
                     self.strategy,
@@ -228,6 +228,6 @@ def attach(events: Events) -> None:
         except BadLoad as error:
             stop(str(error))
         events.test_stop.add_listener(lambda **_: scenario.finish())  # type: ignore[no-untyped-call] # the same
-        events.quit.add_listener(lambda **_: scenario.tell())  # type: ignore[no-untyped-call] # the same
+        events.quit.add_listener(lambda **_: scenario.print_table())  # type: ignore[no-untyped-call] # the same
 
     events.init.add_listener(prepare)  # type: ignore[no-untyped-call] # the same

@@ -1,7 +1,7 @@
-"""How the load changes over a test: in the web UI with `--class-picker`, or by LOADTEST_SHAPE=growth|hold.
+"""Shapes of the load over a test: in the web UI with `--class-picker`, or by LOADTEST_SHAPE=growth|hold.
 
-A shape moves the share of the asked load (`Load.share`), not Locust's number of users: the load is what the
-rates say; users only carry it.
+A shape moves the share of the set rates (`Load.share`), not Locust's number of users: the rates define the load;
+users only carry it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Shape(LoadTestShape):
         self.load = load
 
     def share(self, seconds: float) -> float:
-        """The part of the load that is wanted `seconds` after the start."""
+        """Return the share of the load `seconds` after the start."""
         raise NotImplementedError
 
     def tick(self) -> tuple[int, float] | None:

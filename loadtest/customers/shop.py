@@ -1,4 +1,4 @@
-"""The storefront's settings and metrics, as a scenario needs them; over HTTP, as everybody else's."""
+"""The storefront's settings and metrics, as a scenario needs them, over HTTP."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class Shop:
 
 
 def between(before: Buckets, after: Buckets) -> Buckets:
-    """The calls of a window. If the storefront was started anew within it, those since then."""
+    """Return the calls of a window; only those since the restart if the storefront was restarted in it."""
     newer = {bound: count - before.get(bound, 0.0) for bound, count in after.items()}
     return after if min(newer.values(), default=0.0) < 0 else newer
 
 
 def quantile(buckets: Mapping[float, float], share: float) -> float | None:
-    """The duration in seconds that this share of the calls stayed below, as Prometheus's histogram_quantile finds it.
+    """Return the quantile `share` of the durations in seconds, as Prometheus's histogram_quantile finds it.
 
     None without calls.
     """

@@ -1,4 +1,4 @@
-"""What a scenario prints at its end: a row for each window of time, and what the rows together say."""
+"""The table that a scenario prints at its end: a row for each window of time, and conclusions from the rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ HEAD = (
 
 
 @dataclass
-class Row:
-    """One window. Its times are in s since the start. `settled`: keys had grown, and the strategy was not just changed.
+class WindowRow:
+    """A window of the table. Its times are in s since the start. `settled`: keys had grown, the strategy was not new.
 
     `keys`: of all customers who had come by its end; those that an event has deleted since are counted, too.
     """
@@ -42,7 +42,7 @@ class Row:
         )
 
 
-def get_ms(rows: Sequence[Row]) -> float | None:
+def get_ms(rows: Sequence[WindowRow]) -> float | None:
     """p99 of a GET over these windows, in ms, from the storefront's histogram; None without any."""
     total: Buckets = {}
     for row in rows:
@@ -52,7 +52,7 @@ def get_ms(rows: Sequence[Row]) -> float | None:
     return None if found is None else found * 1000
 
 
-def page_ms(rows: Sequence[Row]) -> float | None:
+def page_ms(rows: Sequence[WindowRow]) -> float | None:
     """p99 of a page over these windows, in ms, as Locust measured it; None without any."""
     total = Histogram()
     for row in rows:
@@ -60,26 +60,26 @@ def page_ms(rows: Sequence[Row]) -> float | None:
     return total.percentile(99) / 1000 if total.total else None
 
 
-def lines(rows: Sequence[Row]) -> list[str]:
+def lines(rows: Sequence[WindowRow]) -> list[str]:
     """The table, the rank correlation of keys and both p99s while keys grew, and each strategy at the most keys."""
-    told = [HEAD, *(str(row) for row in rows), "(latencies in ms)"]
+    table = [HEAD, *(str(row) for row in rows), "(latencies in ms)"]
     growing = [row for row in rows if row.growing]
-    for what, of in (("a GET", get_ms), ("a page", page_ms)):
-        told.append(
-            f"while keys grew, rank correlation of keys and p99 of {what}: {_correlation(growing, of)}"
+    for what, p99_of in (("a GET", get_ms), ("a page", page_ms)):
+        table.append(
+            f"while keys grew, rank correlation of keys and p99 of {what}: {_correlation(growing, p99_of)}"
         )
     settled = [row for row in rows if row.settled]
     for strategy in dict.fromkeys(row.strategy for row in settled):
-        there = [row for row in settled if row.strategy == strategy]
-        told.append(
-            f"at {there[-1].keys:,} keys under {strategy}: "
-            f"p99 of a GET {_shown(get_ms(there))} ms, of a page {_shown(page_ms(there))} ms"
+        plateau = [row for row in settled if row.strategy == strategy]
+        table.append(
+            f"at {plateau[-1].keys:,} keys under {strategy}: "
+            f"p99 of a GET {_shown(get_ms(plateau))} ms, of a page {_shown(page_ms(plateau))} ms"
         )
-    return told
+    return table
 
 
-def _correlation(rows: Sequence[Row], of: Callable[[Sequence[Row]], float | None]) -> str:
-    pairs = [(float(row.keys), p99) for row in rows if (p99 := of([row])) is not None]
+def _correlation(rows: Sequence[WindowRow], p99_of: Callable[[Sequence[WindowRow]], float | None]) -> str:
+    pairs = [(float(row.keys), p99) for row in rows if (p99 := p99_of([row])) is not None]
     found = rank_correlation([keys for keys, _ in pairs], [p99 for _, p99 in pairs])
     if found is None:
         return f"not known ({len(pairs)} windows)"

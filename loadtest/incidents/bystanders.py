@@ -32,7 +32,7 @@ ENDING_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(ServerPlan):
-    """How many GETs are on their way, of which keys, and who sends them."""
+    """The options of the load: connections, pipeline, keys, and the tool that sends."""
 
     connections: int = option("connections kept busy", number(1, 500, int), 4)
     pipeline: int = option("GETs sent together", number(1, 1_000, int), 16)
@@ -99,13 +99,13 @@ def generate(plan: Plan, sending: Semaphore) -> None:
         for at in range(0, plan.keys, pipeline)
     ]
     head = b"$%d\r\n" % VALUE_BYTES
-    whole = pipeline * (len(head) + VALUE_BYTES + 2)
+    reply_bytes = pipeline * (len(head) + VALUE_BYTES + 2)
     end = time.monotonic() + plan.seconds + ENDING_S
     try:
         opened = [connect(plan.server) for _ in range(plan.connections)]
         lines = {line.fileno(): line for line in opened}
         selector = selectors.DefaultSelector()
-        left, turn = dict.fromkeys(lines, whole), 0
+        left, turn = dict.fromkeys(lines, reply_bytes), 0
         for fd, line in lines.items():
             selector.register(fd, selectors.EVENT_READ)
             line.sendall(batches[0])
@@ -115,12 +115,12 @@ def generate(plan: Plan, sending: Semaphore) -> None:
                 data = lines[fd].recv(left[fd])
                 if not data:
                     raise ConnectionLost("the server closed the connection")
-                if left[fd] == whole and not data.startswith(head[: len(data)]):
+                if left[fd] == reply_bytes and not data.startswith(head[: len(data)]):
                     raise LoadFailed(f"the server refuses: {data[:80].decode(errors='replace').strip()}")
                 left[fd] -= len(data)
                 if left[fd] == 0:
                     turn += 1
-                    left[fd] = whole
+                    left[fd] = reply_bytes
                     lines[fd].sendall(batches[turn % len(batches)])
     except (OSError, ConnectionLost, LoadFailed) as error:
         print(f"bystanders: {error}", file=sys.stderr, flush=True)

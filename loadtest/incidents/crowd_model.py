@@ -36,15 +36,15 @@ ANSWER_S = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Sent):
-    """A request in flight, and how many entries it writes."""
+class PageRequest(Sent):
+    """A request in flight, with the number of entries it writes."""
 
     inserts: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(ServerPlan):
-    """How the crowd behaves, what its pages are, and how the server is prepared.
+    """The options of the crowd: behaviour of its clients, sizes of its pages, preparation of the server.
 
     Raises:
         ValueError: options that exclude each other.
@@ -110,7 +110,7 @@ class Plan(ServerPlan):
 
 
 class Tally:
-    """What was counted on the client's side since the last line."""
+    """Counts on the client's side since the last line."""
 
     def __init__(self) -> None:
         self.sent = self.answered = self.stalled = self.inserted = 0
@@ -124,7 +124,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Stretch:
-    """A stretch of load at one rate: samples of the server at both ends, and what was counted between them."""
+    """A stretch of load at one rate: samples of the server at both ends, and the counts between them."""
 
     rate: float
     first: ServerInfo
@@ -179,8 +179,8 @@ class Crowd:
         self._free = [self._open() for _ in range(connections)]
         self._queue: deque[int] = deque()
         self._away: list[int] = []  # a heap of times of return
-        self._waiting = self._requests = self._asked_at = 0
-        self._asking = False
+        self._waiting = self._requests = self._sampled_at = 0
+        self._sampling = False
         self._tally = Tally()
         self._last_sample: ServerInfo | None = None
 
@@ -228,9 +228,9 @@ class Crowd:
             while slots < due:
                 slots += 1
                 self._arrive(began + int(slots * SECOND / rate))
-            if not self._asking and now >= self._asked_at + self._plan.interval_seconds * SECOND:
+            if not self._sampling and now >= self._sampled_at + self._plan.interval_seconds * SECOND:
                 self._observer.ask(INFO, None)
-                self._asking, self._asked_at = True, now
+                self._sampling, self._sampled_at = True, now
             pause = (began + (slots + 1) * SECOND / rate - monotonic_ns()) / SECOND
             for key, events in self._selector.select(min(max(pause, 0.0), 0.02)):
                 line = self._lines[key.fd]
@@ -296,7 +296,7 @@ class Crowd:
                     for _ in range(self._pages.layout.pages_read)
                 ]
             )
-        line.ask(request, Asked(due, monotonic_ns(), inserts))
+        line.ask(request, PageRequest(due, monotonic_ns(), inserts))
         if line.has_outgoing:
             self._selector.modify(line.fd, WRITING)
 
@@ -305,7 +305,7 @@ class Crowd:
         for sent, reply in line.answers():
             if isinstance(reply, hiredis.ReplyError):
                 raise LoadFailed(f"the server refuses: {reply}")
-            if not isinstance(sent, Asked):
+            if not isinstance(sent, PageRequest):
                 continue
             now = monotonic_ns()
             took = now - sent.due
@@ -323,7 +323,7 @@ class Crowd:
 
     def _observe(self) -> ServerInfo | None:
         for _, reply in self._observer.answers():
-            self._asking = False
+            self._sampling = False
             if not isinstance(reply, bytes):
                 raise LoadFailed(f"the server refuses INFO: {reply!r}")
             self._last_sample = read_info(reply)

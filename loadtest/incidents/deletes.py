@@ -1,4 +1,4 @@
-"""Deletes many keys in several ways, and measures how many a second each way manages.
+"""Deletes many keys by several methods, and measures the keys a second of each.
 
 `python -m loadtest.incidents.deletes --url redis://127.0.0.1:6379 --keys 100000` prints a JSON line for each
 measurement (t, round, way, chunk, deleted, seconds, keys_per_s), and a last one that holds the `figures`:
@@ -7,7 +7,7 @@ measurement (t, round, way, chunk, deleted, seconds, keys_per_s), and a last one
     WAY_s               seconds to delete all keys of a round, the best again
     WAY_gain_x          WAY_keys_per_s / one_by_one_keys_per_s, where both were measured
     keys_per_s          the same as WAY_keys_per_s, where only one way was asked for
-    round_trip_ms       median round trip of a PING on the connection that deletes: what --rtt-ms really adds up to
+    round_trip_ms       median round trip of a PING on the connection that deletes: the effect of --rtt-ms
     rounds, keys, one_by_one_keys
 
 Ways (all by the same client, a blocking socket with hiredis; a chunk is sent, all of its replies are awaited, then the
@@ -19,8 +19,8 @@ next):
     variadic            UNLINK key key key ..., as many as a chunk holds
 
 Each measurement writes keys of its own first (200-byte values, on a direct connection) and deletes them all. With
---rtt-ms the deletions go through a relay (`loadtest.incidents.delay`) that models latency and nothing else. Told to
-end, it removes its keys.
+--rtt-ms the deletions go through a relay (`loadtest.incidents.delay`) that models latency and nothing else. When its
+end is requested, it removes its keys.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from loadtest.arguments import ServerPlan, number, option, word
 from loadtest.process import Stop, run_load, say
 from loadtest.resp import LoadFailed, Server, ask, command, connect
 
-WAYS = ("one_by_one", "pipelined", "transaction", "variadic")
+METHODS = ("one_by_one", "pipelined", "transaction", "variadic")
 MOST_KEYS = 10_000_000
 WRITE_CHUNK = 1_000
 VALUE = "d" * 200
@@ -48,21 +48,23 @@ KEY_TTL_SECONDS = 3600
 PINGS = 50
 
 
-def known_ways(text: str) -> tuple[str, ...]:
-    """Parse names of ways with commas between them."""
+def parse_methods(text: str) -> tuple[str, ...]:
+    """Parse names of methods with commas between them."""
     found = tuple(text.split(","))
-    for way in found:
-        if way not in WAYS:
-            raise ArgumentTypeError(f"no such way: {way} (there are {', '.join(WAYS)})")
+    for method in found:
+        if method not in METHODS:
+            raise ArgumentTypeError(f"no such way: {method} (there are {', '.join(METHODS)})")
     return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(ServerPlan):
-    """What is deleted, in which ways, and how often."""
+    """The options of the load: keys, methods, rounds."""
 
     ways: tuple[str, ...] = option(
-        f"ways to delete, with commas: {', '.join(WAYS)}", known_ways, ("one_by_one", "pipelined", "variadic")
+        f"ways to delete, with commas: {', '.join(METHODS)}",
+        parse_methods,
+        ("one_by_one", "pipelined", "variadic"),
     )
     keys: int = option("keys to delete in each round", number(1, MOST_KEYS, int), 100_000)
     one_by_one_keys: int = option(
@@ -75,17 +77,17 @@ class Plan(ServerPlan):
     prefix: str = option("own keys are PREFIX:0, PREFIX:1 ...", word, "deletes")
 
 
-def requests(way: str, keys: list[str]) -> list[bytes]:
+def requests(method: str, keys: list[str]) -> list[bytes]:
     """The commands that delete a chunk of keys."""
-    if way == "variadic":
+    if method == "variadic":
         return [command("UNLINK", *keys)]
     deletes = [command("DEL", key) for key in keys]
-    return [command("MULTI"), *deletes, command("EXEC")] if way == "transaction" else deletes
+    return [command("MULTI"), *deletes, command("EXEC")] if method == "transaction" else deletes
 
 
-def deleted(way: str, replies: list[object]) -> int:
+def deleted(method: str, replies: list[object]) -> int:
     """Number of keys deleted, from the replies to `requests`. Raises `LoadFailed` if EXEC did nothing."""
-    counts = replies[-1] if way == "transaction" else replies
+    counts = replies[-1] if method == "transaction" else replies
     if not isinstance(counts, list):
         raise LoadFailed(f"EXEC did nothing: {counts}")
     return sum(count for count in counts if isinstance(count, int))
@@ -113,63 +115,67 @@ def delayed(server: Server, rtt_ms: float) -> Iterator[Server]:
 
 
 class Deletes:
-    """Measures all ways, round after round."""
+    """Measures all methods, round after round."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._rates: dict[str, list[float]] = {way: [] for way in plan.ways}
-        self._times: dict[str, list[float]] = {way: [] for way in plan.ways}
+        self._rates: dict[str, list[float]] = {method: [] for method in plan.ways}
+        self._times: dict[str, list[float]] = {method: [] for method in plan.ways}
 
     def run(self, stop: Stop) -> dict[str, float]:
         """Run at least as many rounds as planned, for at least as many seconds; returns the figures."""
         plan = self._plan
-        with delayed(plan.server, plan.rtt_ms) as far, connect(plan.server) as direct, connect(far) as line:
+        with (
+            delayed(plan.server, plan.rtt_ms) as delayed_server,
+            connect(plan.server) as direct,
+            connect(delayed_server) as line,
+        ):
             trips = []
             for _ in range(PINGS):
                 began = perf_counter()
                 ask(line, command("PING"))
                 trips.append(perf_counter() - began)
-            end, done = monotonic() + plan.seconds, 0
-            while not stop.requested and (done < plan.rounds or monotonic() < end):
-                done += 1
-                for way in plan.ways:
-                    self._measure(way, done, direct, line, stop)
+            end, rounds_done = monotonic() + plan.seconds, 0
+            while not stop.requested and (rounds_done < plan.rounds or monotonic() < end):
+                rounds_done += 1
+                for method in plan.ways:
+                    self._measure(method, rounds_done, direct, line, stop)
                     if stop.requested:
                         break
-        return self._figures(done, statistics.median(trips))
+        return self._figures(rounds_done, statistics.median(trips))
 
     def _measure(
-        self, way: str, round_number: int, direct: socket.socket, line: socket.socket, stop: Stop
+        self, method: str, round_number: int, direct: socket.socket, line: socket.socket, stop: Stop
     ) -> None:
         plan = self._plan
-        count = plan.one_by_one_keys if way == "one_by_one" else plan.keys
+        count = plan.one_by_one_keys if method == "one_by_one" else plan.keys
         keys = [f"{plan.prefix}:{index}" for index in range(count)]
-        chunk = 1 if way == "one_by_one" else plan.chunk or count
+        chunk = 1 if method == "one_by_one" else plan.chunk or count
         for start in range(0, count, WRITE_CHUNK):
             part = keys[start : start + WRITE_CHUNK]
             ask(direct, *(command("SET", key, VALUE, "EX", KEY_TTL_SECONDS) for key in part))
-        gone, began = 0, perf_counter()
+        removed, began = 0, perf_counter()
         for start in range(0, count, chunk):
-            gone += deleted(way, ask(line, *requests(way, keys[start : start + chunk])))
+            removed += deleted(method, ask(line, *requests(method, keys[start : start + chunk])))
             if stop.requested:
                 break
         took = perf_counter() - began
         if stop.requested:  # a measurement that was broken off does not count
             self._remove(keys, direct)
             return
-        if gone != count:
-            raise LoadFailed(f"only {gone} of {count} keys were there to be deleted")
-        self._rates[way].append(gone / took)
-        self._times[way].append(took)
+        if removed != count:
+            raise LoadFailed(f"only {removed} of {count} keys were there to be deleted")
+        self._rates[method].append(removed / took)
+        self._times[method].append(took)
         say(
             {
                 "t": time(),
                 "round": round_number,
-                "way": way,
+                "way": method,
                 "chunk": chunk,
-                "deleted": gone,
+                "deleted": removed,
                 "seconds": took,
-                "keys_per_s": gone / took,
+                "keys_per_s": removed / took,
             }
         )
 
@@ -185,19 +191,19 @@ class Deletes:
             "one_by_one_keys": self._plan.one_by_one_keys,
             "round_trip_ms": round_trip_s * 1000,
         }
-        rates = {way: max(values) for way, values in self._rates.items() if values}
-        for way, rate in rates.items():
-            figures[f"{way}_keys_per_s"] = rate
-            figures[f"{way}_s"] = min(self._times[way])
-            if way != "one_by_one" and "one_by_one" in rates:
-                figures[f"{way}_gain_x"] = rate / rates["one_by_one"]
+        rates = {method: max(values) for method, values in self._rates.items() if values}
+        for method, rate in rates.items():
+            figures[f"{method}_keys_per_s"] = rate
+            figures[f"{method}_s"] = min(self._times[method])
+            if method != "one_by_one" and "one_by_one" in rates:
+                figures[f"{method}_gain_x"] = rate / rates["one_by_one"]
         if len(rates) == 1:
             figures["keys_per_s"] = next(iter(rates.values()))
         return figures
 
 
 def work(plan: Plan, stop: Stop) -> dict[str, float]:
-    """Measure all ways; returns the figures. Raises `LoadFailed`, `ConnectionLost`."""
+    """Measure all methods; returns the figures. Raises `LoadFailed`, `ConnectionLost`."""
     return Deletes(plan).run(stop)
 
 

@@ -1,8 +1,8 @@
-"""What an invalidation costs the server, and for how long old values are served: caches, sends an event, reads again.
+"""Measures the cost of an invalidation, and for how long old values are served: caches, sends an event, reads again.
 
 `python -m loadtest.incidents.freshness --storefront http://127.0.0.1:8000 --first-user 100001` has users of its own,
-whom nobody else reads. It caches all of their fragments through the storefront's HTTP interface. Then, in each round,
-for each user, it sends one event of each kind:
+which no other client reads. It caches all of their fragments through the storefront's HTTP interface. Then, in each
+round, for each user, it sends one event of each kind:
 
     First kind: from the event's acceptance on, one fragment of each area is read again and again, until each was a miss
     once; then all others are read once. A hit before the first miss is an old value, and so is a hit among the others.
@@ -54,11 +54,11 @@ PAUSE_S = 0.002
 """Pause between two passes over the fragments being watched: without it the loop would take a core."""
 MOST_USERS = 10_000
 RACES_MOST = 4
-"""Where the machine was too slow for a single try, all is done again, with twice as much time."""
+"""Attempts at the race: on a machine too slow for a single try, all is repeated with twice as much time."""
 
 
 @dataclass(frozen=True)
-class Sample:
+class CounterSample:
     """The server's own counters at one moment: keys, memory in bytes, and (calls, execution in µs) of commands."""
 
     keys: int
@@ -67,10 +67,10 @@ class Sample:
     execution_us: float
 
     @classmethod
-    def at(cls, line: socket.socket, commands: tuple[str, ...]) -> Sample:
+    def at(cls, line: socket.socket, commands: tuple[str, ...]) -> CounterSample:
         """Take a sample of the server. Raises `LoadFailed` or `ConnectionLost`."""
-        asked = [command("DBSIZE"), command("INFO", "memory"), command("INFO", "commandstats")]
-        keys, memory, stats = ask(line, *asked)
+        requests = [command("DBSIZE"), command("INFO", "memory"), command("INFO", "commandstats")]
+        keys, memory, stats = ask(line, *requests)
         assert isinstance(keys, int) and isinstance(memory, bytes) and isinstance(stats, bytes)
         calls = execution = 0.0
         for name, (count, usec) in info.counters(info.fields(stats)).items():
@@ -97,7 +97,7 @@ class Tally:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(StorefrontPlan, ServerPlan):
-    """Which users, how often, and what the server held at the beginning."""
+    """The options of the load: users, rounds, and the server's content at the beginning."""
 
     first_user: int = option(
         "id of the first of its own users, whom no other client reads", number(1, 10**9 - 2 * MOST_USERS, int)
@@ -133,14 +133,14 @@ def work(plan: Plan, stop: Stop) -> dict[str, float]:
 
 
 def _measure(plan: Plan, front: Storefront, line: socket.socket, stop: Stop) -> dict[str, float]:
-    first = Sample.at(line, plan.commands)
+    first = CounterSample.at(line, plan.commands)
     figures = {"memory_mb": first.memory / 1e6}
     if plan.entries:
         figures["memory_per_entry_bytes"] = (first.memory - plan.base_mb * 1e6) / plan.entries
     users = range(plan.first_user, plan.first_user + plan.users)
     for user in users:
         _cache(plan, front, user)
-    before, tally = Sample.at(line, plan.commands), Tally()
+    before, tally = CounterSample.at(line, plan.commands), Tally()
     for _ in range(plan.rounds):
         for user in users:
             if stop.requested:
@@ -156,7 +156,7 @@ def _measure(plan: Plan, front: Storefront, line: socket.socket, stop: Stop) -> 
         "stale_entries": float(tally.stale_entries),
         "commands_per_event": tally.calls / tally.silent,
         "execution_per_event_us": tally.execution_us / tally.silent,
-        "left_per_event": (Sample.at(line, plan.commands).keys - before.keys) / events,
+        "left_per_event": (CounterSample.at(line, plan.commands).keys - before.keys) / events,
         "events": float(events),
     }
     return figures | _race(plan, front, tally.longest_s, stop)
@@ -199,18 +199,18 @@ def _watch(plan: Plan, front: Storefront, user: int, tally: Tally) -> None:
     names = plan.names
     watched, others = names[: len(AREAS)], names[len(AREAS) :]
     event = front.send_event(user)
-    accepted = gone = monotonic()
+    accepted = missed_at = monotonic()
     while watched:
         for name in list(watched):
-            asked = monotonic()
+            asked_at = monotonic()
             if not front.cached(user, name):
                 watched.remove(name)
-                gone = asked  # when it was asked, not when it was answered: a miss takes its time
+                missed_at = asked_at  # when it was asked, not when it was answered: a miss takes its time
         if monotonic() - accepted > ANSWER_S:
             raise LoadFailed(f"an entry of user {user} is still cached {ANSWER_S:g} s after the event")
         if watched:
             sleep(PAUSE_S)
-    took = (gone - accepted) * 1e3
+    took = (missed_at - accepted) * 1e3
     stale = sum(front.cached(user, name) for name in others)
     tally.stale_ms.append(took)
     tally.stale_entries += stale
@@ -220,10 +220,10 @@ def _watch(plan: Plan, front: Storefront, user: int, tally: Tally) -> None:
 
 def _count(plan: Plan, front: Storefront, line: socket.socket, user: int, tally: Tally) -> None:
     """Send an event of the second kind, and count what it costs the server. Then cache all again."""
-    before, sent = Sample.at(line, plan.commands), monotonic()
+    before, sent = CounterSample.at(line, plan.commands), monotonic()
     front.await_end(user, front.send_event(user))
     tally.longest_s = max(tally.longest_s, monotonic() - sent)
-    after = Sample.at(line, plan.commands)
+    after = CounterSample.at(line, plan.commands)
     tally.silent += 1
     tally.calls += after.calls - before.calls
     tally.execution_us += after.execution_us - before.execution_us

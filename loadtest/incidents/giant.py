@@ -1,4 +1,4 @@
-"""One user with very many cached entries, invalidated again and again by the storefront's own events.
+"""A user with very many cached entries, invalidated again and again by the storefront's own events.
 
 `python -m loadtest.incidents.giant --storefront http://127.0.0.1:8000 --entries 100000` prints a JSON line for each
 round (t, round, entries, fill_s, invalidation_s), and a last one that holds the `figures`:
@@ -10,7 +10,7 @@ round (t, round, entries, fill_s, invalidation_s), and a last one that holds the
 
 In each round the storefront caches the user's entries in bulk (in transactions short enough to stall nobody), accepts
 an event, and is asked until the event is done. Rounds begin `--every` seconds apart, or when the one before is done.
-Told to end, it ends after the round under way, and leaves none of its entries.
+When its end is requested, it finishes the round under way, and leaves none of its entries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_ENTRIES = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(StorefrontPlan):
-    """Whose entries, how many, and how often."""
+    """The options of the load: user, entries, rounds."""
 
     url: str = option("accepted, as by all loads, and not used", default="")
     user: int = option("user whose entries are cached", number(1, 10**9, int), USER)

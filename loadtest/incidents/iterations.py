@@ -48,7 +48,7 @@ MOST_CLIENTS = 5_000
 READ_BYTES = 1024 * 1024
 TURN_S = 0.25
 SPARE_FILES = 64
-KEPT = 100_000
+LATEST = 100_000
 """Number of the latest iterations over which medians are taken."""
 MOST_SLACK_NS = 2_000_000
 """The most by which earlier rests that were too long shorten the next ones: a stall of the machine is no rest."""
@@ -58,7 +58,7 @@ PINGS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(ServerPlan):
-    """Who iterates, in which steps, with which rests, and for how long."""
+    """The options of the load: clients, COUNT, rests, duration."""
 
     count: int = option("COUNT of each call", number(1, 10**9, int), 10)
     concurrent: int = option("clients that iterate at once", number(1, MOST_CLIENTS, int), 1)
@@ -74,7 +74,7 @@ class Plan(ServerPlan):
 
 
 class Client(Stream):
-    """One client: its connection, and the figures of its iteration under way. Times in ns.
+    """A client: its connection, and the figures of its iteration under way. Times in ns.
 
     `calls`: 0 where an iteration begins. `cursor`: where it goes on. `owed`: for how long it still has to rest; below 0
     where it has rested too long.
@@ -106,8 +106,8 @@ class Iterations:
         self._clients = {client.fd: client for client in clients}
         self.calls = self.visited = self.iterations = 0
         self._call_ns = self._longest = 0
-        self._took_each = deque[int](maxlen=KEPT)
-        self._longest_each = deque[int](maxlen=KEPT)
+        self._took_each = deque[int](maxlen=LATEST)
+        self._longest_each = deque[int](maxlen=LATEST)
         self._resting: list[tuple[int, int]] = []  # a heap: when a rest ends, and its client's fd
         self._began = 0
 
@@ -119,7 +119,7 @@ class Iterations:
         for client in self._clients.values():
             selector.register(client.fd, selectors.EVENT_READ)
             self._go_on(client)
-        say(self._so_far())
+        say(self._progress())
         while not stop.requested and monotonic() < end:
             for key, _ in selector.select(self._until_one_has_rested()):
                 client = self._clients[key.fd]
@@ -127,7 +127,7 @@ class Iterations:
                     self._take(client, reply)
             if monotonic() >= due:
                 due += 1.0
-                say(self._so_far())
+                say(self._progress())
         figures = self._figures()
         for client in self._clients.values():
             client.close()
@@ -180,7 +180,7 @@ class Iterations:
         else:
             self._go_on(client)
 
-    def _so_far(self) -> dict[str, object]:
+    def _progress(self) -> dict[str, object]:
         return {
             "t": time(),
             "calls": self.calls,

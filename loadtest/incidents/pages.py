@@ -1,7 +1,7 @@
 """Pages of small cache entries: the requests that write a page or read some, and filling a server with pages.
 
 An entry is a string under a long key with an expiry, as fragment caches have them; a page is the entries that one view
-needs, written in one pipeline and read by one MGET. Building the bytes of such a request anew would cost a
+needs, written in one pipeline and read by one MGET. Building the bytes of every such request would cost a
 client more than sending it, so they are built once with a hole for the page's number, and filling that in is one
 `bytes.replace`.
 """
@@ -64,7 +64,7 @@ class Pages:
         return self._by_age[int(age * AGES)].replace(self._holes[0], b"%08d" % page)
 
     def read(self, pages: list[int]) -> bytes:
-        """One MGET of all entries of some pages (as many as the layout says)."""
+        """Return an MGET of all entries of some pages (as many as the layout says)."""
         request = self._read
         for hole, page in zip(self._holes, pages, strict=True):
             request = request.replace(hole, b"%08d" % page)

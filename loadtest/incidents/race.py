@@ -1,9 +1,9 @@
 """The race of cache-aside, provoked: a value computed before an event and put after it, and served to the next read.
 
-A read that finds nothing computes the value and then puts it. An event that is carried out meanwhile cannot delete what
-is not there yet. A storefront computes a fragment for as long as `miss_cost_ms` in the request says, so the race is
-made as follows, through its HTTP interface only: reads of fragments that nobody has read before; an event while they
-are computed; when the event is done and the reads are answered, the same reads again. A hit serves a raced value.
+A read that finds nothing computes the value and then puts it. An event that is carried out meanwhile cannot delete an
+entry that does not exist yet. A storefront computes a fragment for as long as `miss_cost_ms` in the request says, so
+the race is made as follows, through its HTTP interface only: reads of fragments that are not cached; an event while
+they are computed; when the event is done and the reads are answered, the same reads again. A hit serves a raced value.
 
 What the moments do not prove counts as no try. The computing had begun at the latest `miss_cost_ms` before the answer
 came: that must be before the event was sent. It ended at the earliest `miss_cost_ms` after the request was sent: that
@@ -28,7 +28,7 @@ LONGEST_S = 10.0
 
 @dataclass
 class Races:
-    """How many values were computed across an event, and how many of them the next read got from the cache.
+    """Counts of values computed across an event (`tries`), and of those that the next read got (`served`).
 
     `event_s`: how long an event took before. `patience`: a factor to all times, larger where the machine is slow.
     """
@@ -40,13 +40,13 @@ class Races:
 
     @property
     def computing_ms(self) -> int:
-        """How long to compute, so that an event is done meanwhile."""
+        """The time to compute, so that an event is done meanwhile."""
         seconds = self.patience * (HEAD_START_S + 1.25 * self.event_s + SPARE_S)
         return round(1e3 * min(LONGEST_S, seconds))
 
 
 def provoke(front: Storefront, user: int, names: Sequence[str], races: Races) -> None:
-    """One event of a user while `names`, which nobody has read before, are computed.
+    """Send an event of a user while `names`, which are not cached, are computed; count the races.
 
     Raises `LoadFailed` or `ConnectionLost` as the storefront's client does.
     """
@@ -62,15 +62,15 @@ def provoke(front: Storefront, user: int, names: Sequence[str], races: Races) ->
         front.await_end(user, front.send_event(user))
         done = monotonic()
         for name, read in zip(names, reads, strict=True):
-            asked, answered, missed = read.result()
-            begun, ended = answered - cost_ms / 1e3, asked + cost_ms / 1e3
+            asked_at, answered, missed = read.result()
+            begun, ended = answered - cost_ms / 1e3, asked_at + cost_ms / 1e3
             if missed and begun < sent and done < ended <= answered:
                 races.tries += 1
                 races.served += front.cached(user, name)
 
 
 def _read(line: Storefront, user: int, name: str, cost_ms: int) -> tuple[float, float, bool]:
-    """When a fragment was asked for, when the answer came, and whether it was computed for that."""
-    asked = monotonic()
+    """Return when a fragment was requested, when the answer came, and True if it was computed for it."""
+    asked_at = monotonic()
     hit = line.cached(user, name, cost_ms)
-    return asked, monotonic(), not hit
+    return asked_at, monotonic(), not hit

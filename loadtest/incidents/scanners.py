@@ -2,7 +2,7 @@
 
 `python -m loadtest.incidents.scanners --url redis://127.0.0.1:6379 --match 'shop:user:@:page-*' --rate 20` starts
 events at a rate, however many are under way (open loop). An event walks once for each --match, all its walks at once,
-with SCAN MATCH COUNT until the cursor is 0; the at sign stands for a user id, drawn anew for each event. Nothing is
+with SCAN MATCH COUNT until the cursor is 0; the at sign stands for a user id, drawn for each event. Nothing is
 deleted.
 
 Walks share few connections (--lines), as those of a multiplexing client do (ioredis, Lettuce, StackExchange.Redis):
@@ -53,7 +53,7 @@ READ, READ_AND_WRITE = selectors.EVENT_READ, selectors.EVENT_READ | selectors.EV
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(ServerPlan):
-    """What an event searches, how many there are, and for how long."""
+    """The options of the load: patterns, COUNT, rate, duration."""
 
     match: list[str] = option("a pattern to search; @ is the user (may be repeated)", action="append")
     users: int = option("users 1 to N", number(1, 10**9, int), 1000)
@@ -68,7 +68,7 @@ class Plan(ServerPlan):
 
 
 @dataclass(slots=True, eq=False)
-class Event:
+class SearchEvent:
     """An event under way. `walks`: those not over; `calls`: made so far."""
 
     walks: int
@@ -77,9 +77,9 @@ class Event:
 
 @dataclass(slots=True)
 class Walk:
-    """One walk of an event. `head` and `tail`: what its requests hold before and behind the cursor."""
+    """A walk of an event. `head` and `tail`: the parts of its requests before and behind the cursor."""
 
-    event: Event
+    event: SearchEvent
     head: bytes
     tail: bytes
 
@@ -98,7 +98,7 @@ class Line(Stream):
 
     @property
     def interest(self) -> int:
-        """What to wait for: replies, and room to send while something is left to send."""
+        """The events to select: replies, and room to send while something is left to send."""
         return READ_AND_WRITE if self.has_outgoing else READ
 
 
@@ -114,8 +114,8 @@ class Scanners:
         for line in self._lines:
             self._selector.register(line.fd, READ, line)
         self._turns = itertools.cycle(self._lines)
-        self._under_way: set[Event] = set()
-        self._youngest = Event(0)
+        self._under_way: set[SearchEvent] = set()
+        self._youngest = SearchEvent(0)
         self._full: tuple[int, int] | None = None
         self._arrived = self._begun = self._finished = self._calls = self._calls_of_finished = 0
 
@@ -157,7 +157,7 @@ class Scanners:
         """Begin the walks of the next event."""
         plan = self._plan
         self._begun += 1
-        event = self._youngest = Event(len(plan.match))
+        event = self._youngest = SearchEvent(len(plan.match))
         self._under_way.add(event)
         user = str(self._random.randint(1, plan.users))
         for pattern in plan.match:
@@ -191,7 +191,7 @@ class Scanners:
         if parts or ready & selectors.EVENT_WRITE:
             self._send(line, parts)
 
-    def _walked(self, event: Event) -> None:
+    def _walked(self, event: SearchEvent) -> None:
         event.walks -= 1
         if event.walks == 0:
             self._under_way.remove(event)
@@ -199,7 +199,7 @@ class Scanners:
             self._calls_of_finished += event.calls
 
     def _figures(self, began: int, now: int) -> dict[str, float]:
-        seconds = max(now - began, 1) / SECOND  # it may be told to end before it has begun
+        seconds = max(now - began, 1) / SECOND  # the end may be requested before it has begun
         full_at, calls_then = self._full or (began, 0)
         figures = {
             "arrived_per_s": self._arrived / seconds,

@@ -1,4 +1,4 @@
-"""What an event costs a user who shares a slot with a user of many entries: fills the neighbour, then sends events.
+"""Measures an event of a user who shares a slot with a user of many entries: fills the neighbour, then sends events.
 
 `python -m loadtest.incidents.slots --storefront http://127.0.0.1:8000 --first-user 100001 --neighbour 100000` has two
 users of its own whose ids, as hash tags, fall into the same of the 16,384 slots of a cluster. The neighbour gets
@@ -29,7 +29,7 @@ from time import monotonic, perf_counter, time
 from loadtest import cluster
 from loadtest.arguments import ServerPlan, number, option, words
 from loadtest.customers.load import AREAS, fragment_name
-from loadtest.incidents.freshness import Sample
+from loadtest.incidents.freshness import CounterSample
 from loadtest.incidents.storefront import Storefront, StorefrontPlan
 from loadtest.process import Stop, run_load, say
 from loadtest.resp import connect
@@ -51,7 +51,7 @@ def neighbour_of(user: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(StorefrontPlan, ServerPlan):
-    """Which user, how often, how many entries beside, and what is counted."""
+    """The options of the load: user, rounds, the neighbour's entries, commands counted."""
 
     first_user: int = option("id of its own user, whom no other client reads", number(1, 10**9 - FAR, int))
     neighbour: int = option("entries of another user in the same slot", number(0, MOST_ENTRIES, int), 0)
@@ -66,15 +66,15 @@ class Plan(StorefrontPlan, ServerPlan):
 def work(plan: Plan, stop: Stop) -> dict[str, float]:
     """Fill the neighbour, send the events, and remove the neighbour's entries again; returns the figures."""
     end = monotonic() + plan.seconds
-    beside = neighbour_of(plan.first_user)
+    neighbour = neighbour_of(plan.first_user)
     with contextlib.closing(Storefront(*plan.storefront)) as front, connect(plan.server) as line:
         if not plan.neighbour:
             return _rounds(plan, front, line, end, stop)
         try:
-            front.ask("PUT", f"/users/{beside}/fragments", {"count": plan.neighbour})
+            front.ask("PUT", f"/users/{neighbour}/fragments", {"count": plan.neighbour})
             return _rounds(plan, front, line, end, stop)
         finally:
-            front.await_end(beside, front.send_event(beside))
+            front.await_end(neighbour, front.send_event(neighbour))
 
 
 def _rounds(plan: Plan, front: Storefront, line: socket.socket, end: float, stop: Stop) -> dict[str, float]:
@@ -85,10 +85,10 @@ def _rounds(plan: Plan, front: Storefront, line: socket.socket, end: float, stop
     while len(calls) < plan.rounds and not stop.requested:
         for name in names:
             front.cached(plan.first_user, name)
-        before, sent = Sample.at(line, plan.commands), perf_counter()
+        before, sent = CounterSample.at(line, plan.commands), perf_counter()
         front.await_end(plan.first_user, front.send_event(plan.first_user))
         took_ms.append((perf_counter() - sent) * 1e3)
-        after = Sample.at(line, plan.commands)
+        after = CounterSample.at(line, plan.commands)
         calls.append(after.calls - before.calls)
         execution_us.append(after.execution_us - before.execution_us)
         say({"t": time(), "round": len(calls), "event_ms": took_ms[-1]})

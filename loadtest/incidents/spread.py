@@ -1,4 +1,4 @@
-"""What does one slow node of a cluster do to pages that read many entries? Reads pages of two kinds, open loop.
+"""Measures the effect of one slow node of a cluster on pages that read many entries: pages of two kinds, open loop.
 
 `python -m loadtest.incidents.spread --url redis://127.0.0.1:7001` finds the other nodes by itself. It writes --entries
 keys of its own for each of --users users, twice: with the user as hash tag, so that they are on one node (`tagged`),
@@ -53,7 +53,7 @@ AWAIT_S = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(ServerPlan):
-    """Which pages, how often, for how long, and how the last node is slowed."""
+    """The options of the load: pages, rate, duration, and the load that slows the last node."""
 
     prefix: str = option("own keys are PREFIX:USER:ENTRY", word, "spread")
     entries: int = option("entries of a page", number(1, 1000, int), 20)
@@ -97,7 +97,7 @@ def parts_of(plan: Plan, nodes: Nodes, kind: str, user: int) -> dict[int, list[s
     parts: dict[int, list[str]] = {}
     for entry in range(plan.entries):
         key = key_of(plan, kind, user, entry)
-        parts.setdefault(nodes.of(key), []).append(key)
+        parts.setdefault(nodes.node_of(key), []).append(key)
     return parts
 
 
@@ -252,14 +252,14 @@ def _figures(plan: Plan, pages: Pages, nodes: int, calm: Half, slow: Half) -> di
         "users_on_the_slow_node": sum(nodes - 1 in parts for parts in tagged) / len(tagged),
     }
     for kind in KINDS:
-        asked = [len(parts) for (each, _), parts in pages.items() if each == kind]
+        nodes_asked = [len(parts) for (each, _), parts in pages.items() if each == kind]
         cuts = (
             statistics.quantiles(slow.ms[kind], n=100, method="inclusive") if len(slow.ms[kind]) > 1 else []
         )
         figures |= {
             f"{kind}_calm_share": calm.share_slower(kind, slow_ms),
             f"{kind}_slow_share": slow.share_slower(kind, slow_ms),
-            f"{kind}_nodes": statistics.mean(asked),
+            f"{kind}_nodes": statistics.mean(nodes_asked),
             f"{kind}_p50_ms": statistics.median(slow.ms[kind]),
             f"{kind}_p99_ms": cuts[-1] if cuts else slow.ms[kind][0],
         }

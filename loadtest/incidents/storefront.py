@@ -36,7 +36,7 @@ class StorefrontPlan(Ending):
 
 
 class Storefront:
-    """One connection to the storefront. Methods raise `LoadFailed` for a refusal, `ConnectionLost` if it is gone."""
+    """A connection to the storefront. Methods raise `LoadFailed` for a refusal, `ConnectionLost` if it is gone."""
 
     def __init__(self, host: str, port: int) -> None:
         self._name, self._where = f"the storefront at {host}:{port}", (host, port)

@@ -30,7 +30,7 @@ from loadtest.process import Stop, run_load
 from loadtest.resp import LoadFailed, ask, command, connect
 
 USER = re.compile(r":\{(\d+)\}:|:user:(\d+):|-(?:index|hash|generation):(\d+)(?::|$)")
-"""Where a key names its user, in any layout of the storefront."""
+"""Matches the user's id in a key of any layout of the storefront."""
 
 
 def user_of(key: str) -> int | None:

@@ -33,7 +33,7 @@ from loadtest.process import heed_endings, hush
 
 def serve_metrics(host: str, port: int, name: str) -> tuple[Observer, Callable[[], None]]:
     """Serve `probe_latency_seconds{probe,from}` over HTTP. Returns a function that records into it, and one that sets
-    `probe_heartbeat_timestamp_seconds`, by which a health check tells a probe that hangs from one that waits.
+    `probe_heartbeat_timestamp_seconds`, by which a health check distinguishes a probe that hangs from one that waits.
 
     Raises:
         OSError: the port is taken.

@@ -1,4 +1,4 @@
-"""How far a server's clock is from this machine's.
+"""Measures the offset of a server's clock from this machine's.
 
 The server reads its clock for TIME at some moment between question and answer. Taken for the middle of the round trip,
 that moment is off by at most half of it, however unequal the two ways are (Cristian, "Probabilistic clock
@@ -30,7 +30,7 @@ class Clocks:
 def compare(server: Server) -> Clocks:
     """Compare the clocks on a connection of its own, in a second at most where the server answers soon.
 
-    Raises `LoadFailed` if the server does not tell the time, `ConnectionLost` if it is gone, or hangs up at TIME as
+    Raises `LoadFailed` if the server does not report the time, `ConnectionLost` if it is gone, or hangs up at TIME as
     some proxies do.
     """
     found: list[
@@ -41,7 +41,7 @@ def compare(server: Server) -> Clocks:
         line.settimeout(PATIENCE_S)
         ends = perf_counter_ns() + int(ENOUGH_S * SECOND)
         while len(found) < ROUNDS and (not found or perf_counter_ns() < ends):
-            here, began = time_ns(), perf_counter_ns()
+            local_ns, began = time_ns(), perf_counter_ns()
             try:
                 (reply,) = ask(line, TIME)
             except LoadFailed:
@@ -49,11 +49,11 @@ def compare(server: Server) -> Clocks:
                     raise
                 raise LoadFailed(f"TIME was not answered within {PATIENCE_S:g} s") from None
             round_trip = perf_counter_ns() - began
-            there = _read(reply)
-            steps.add(there % MILLISECOND)
-            found.append((round_trip, there - here - round_trip // 2))
+            server_ns = _read(reply)
+            steps.add(server_ns % MILLISECOND)
+            found.append((round_trip, server_ns - local_ns - round_trip // 2))
     round_trip, ahead = min(found)
-    # A clock that is told in whole milliseconds is, in the middle, half of one further.
+    # A clock reported in whole milliseconds is, on average, half a millisecond ahead of that.
     half_step = MILLISECOND // 2 if steps == {0} else MICROSECOND // 2
     return Clocks((ahead + half_step) / SECOND, (round_trip / 2 + half_step) / SECOND)
 

@@ -11,7 +11,7 @@ from loadtest.resp import ConnectionLost, Stream, open_socket, refused
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One request in flight: when it was due and when it was handed to the connection (ns, monotonic)."""
+    """A request in flight: when it was due and when it was handed to the connection (ns, monotonic)."""
 
     due: int
     at: int

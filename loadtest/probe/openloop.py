@@ -39,7 +39,7 @@ MOST_CONNECTIONS = 500  # select(2) handles file descriptors below 1024, and eac
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(ServerPlan):
-    """What to ask, how often, over how many connections. Times in seconds."""
+    """The options of the probe: command, rate, connections. Times in seconds."""
 
     rate: float = option("requests a second", number(0.1, 20_000), 200.0)
     connections: int = option("connections that take turns", number(1, MOST_CONNECTIONS, int), 1)
@@ -144,9 +144,9 @@ class OpenLoop:
         self._pool.close()
 
     def _first_close(self, start: int) -> int:
-        """When the first interval ends: at a whole multiple of its length on the wall clock, so that the intervals of
-        several probes coincide, and at least half an interval after the start. If one interval holds the whole run, it
-        ends after everything."""
+        """Return the end of the first interval: a whole multiple of its length on the wall clock, so that the intervals
+        of several probes coincide, and at least half an interval after the start. If one interval holds the whole run,
+        it ends after everything."""
         plan = self._plan
         if plan.duration is not None and plan.duration <= plan.interval_seconds:
             return start + int(plan.duration * SECOND) + DRAIN + SECOND

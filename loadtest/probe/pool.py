@@ -1,4 +1,4 @@
-"""The probe's connections: they take turns, come back after an outage, and give way to fresh ones without losing a
+"""The probe's connections: they take turns, reconnect after an outage, and are replaced by fresh ones without losing a
 reply.
 """
 
@@ -198,7 +198,7 @@ class Pool:
             self._forget(former)
 
     def _next_replacement(self, slot: Slot) -> int:
-        """When the slot's connection is to be replaced: the slots take turns, evenly spaced over the period."""
+        """Return when the slot's connection is to be replaced: the slots take turns, evenly spaced over the period."""
         if self._period is None:
             return NEVER
         now = clock()

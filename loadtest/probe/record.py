@@ -1,4 +1,4 @@
-"""What the probe measured in one interval, as three histograms and one JSON line."""
+"""The probe's measurements in one interval: three histograms and one JSON line."""
 
 from __future__ import annotations
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bench.blind_table import Pulled, Row, wanted
+from bench.blind_table import Pulled, SessionRow, wanted
 from lab.blind.causes import CAUSES, PAIRS
 
 TEMPTED, CURED = Pulled("restart server", False, None), Pulled("strategy index", True, 4.0)
-GOOD = Row("native", 1, ("scan-storm",), True, (), True, TEMPTED, (CURED,), 90.0)
+GOOD = SessionRow("native", 1, ("scan-storm",), True, (), True, TEMPTED, (CURED,), 90.0)
 
 
 def test_a_session_that_holds_every_promise() -> None:

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from bench import history
-from bench.history_judge import KINDS, Found
+from bench.history_judge import KINDS, Judgement
 from bench.history_load import Indexes, Job
 from bench.kit import Evidence, server
 from lab.errors import CLAIM_FAILED, HOLDS, USAGE
@@ -91,7 +91,7 @@ def test_the_command_says_what_it_found_and_keeps_it(
     (tmp_path / "page.md").write_text("<!-- table: histories -->\n<!-- /table -->\n")
     tables = {"page.md": {"histories": history.accused_table}}
     monkeypatch.setattr(history, "EVIDENCE", Evidence("kept.json", tables, tmp_path))
-    found = Found(raced=3, late=2)
+    found = Judgement(raced=3, late=2)
     figures = dict.fromkeys((*history.COUNTED, "failed", "seconds", "ttl_s", "looked"), 7) | {
         "strategy": "index"
     }

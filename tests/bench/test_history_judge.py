@@ -10,10 +10,20 @@ from typing import Any
 
 import pytest
 
-from bench.history_judge import CLOCKS_S, KINDS, Event, Found, Handling, Put, Read, UserHistory, judge
+from bench.history_judge import (
+    CLOCKS_S,
+    KINDS,
+    EventRecord,
+    Handling,
+    Judgement,
+    Put,
+    Read,
+    UserHistory,
+    judge,
+)
 
 TTL_S = 3.0
-EVENT, HANDLING = Event(1, 2.0, True, 2.3), Handling(2.1, 2.2)
+EVENT, HANDLING = EventRecord(1, 2.0, True, 2.3), Handling(2.1, 2.2)
 OLD = Put(11, 0, "entries", 0, 0, 1.0, 1.1)
 NEW = Put(12, 0, "entries", 0, 1, 2.4, 2.5)
 LATE = OLD._replace(end=2.15)
@@ -28,14 +38,14 @@ def served(put: Put, begin: float, **other: Any) -> Read:
 def found(
     *reads: Read,
     puts: tuple[Put, ...] = (OLD, NEW),
-    events: tuple[Event, ...] = (EVENT,),
+    events: tuple[EventRecord, ...] = (EVENT,),
     handlings: tuple[Handling, ...] = (HANDLING,),
-) -> Found:
+) -> Judgement:
     """What the judge says of a history."""
     return judge([UserHistory(7, events, handlings, puts, reads)], TTL_S)
 
 
-def only(what: Found, kind: str) -> bool:
+def only(what: Judgement, kind: str) -> bool:
     """True if one accusation was made, of this kind, and it has words."""
     said = [words for examples in what.examples.values() for words in examples]
     return what.accused == {**dict.fromkeys(KINDS, 0), kind: 1} and len(said) == 1 and "user 7" in said[0]
@@ -65,7 +75,7 @@ def test_of_two_events_the_last_handling_counts_and_the_first_begins_the_time() 
     """A value that raced with the first event should be deleted for the second. One that raced with both is old since
     the first was handled, or since it was put, whichever came later.
     """
-    events, handlings = (EVENT, Event(2, 2.6, True, 2.9)), (HANDLING, Handling(2.7, 2.8))
+    events, handlings = (EVENT, EventRecord(2, 2.6, True, 2.9)), (HANDLING, Handling(2.7, 2.8))
     what = found(served(LATE, 2.5), puts=(LATE,), events=events, handlings=handlings)
     assert (what.raced, what.clean) == (1, True)
     assert only(found(served(LATE, 2.95), puts=(LATE,), events=events, handlings=handlings), "stale read")

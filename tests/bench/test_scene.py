@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.scene import Round, every_window, well
+from bench.scene import Round, every_window, is_healthy
 
 GOOD = Round(
     server="redis", round=1, healthy_p99_ms=4.0, planned_events_per_second=1.0, correlation=0.95, events_of_plan=1.01,
@@ -48,4 +48,4 @@ def test_windows_do_not_overlap() -> None:
 
     seen = [(float(second), row(None if second < 5 else float(second))) for second in range(40)]
     assert [one["p99_ms"] for one in every_window(seen)] == [5.0, 15.0, 25.0, 35.0]
-    assert well(row(1.9)) and not well(row(2.1)) and not well(row(None))
+    assert is_healthy(row(1.9)) and not is_healthy(row(2.1)) and not is_healthy(row(None))

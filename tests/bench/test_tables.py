@@ -28,7 +28,7 @@ def test_the_pages_show_what_is_kept(name: str) -> None:
         (page, table): made
         for page, tables in of.tables.items()
         for table, make in tables.items()
-        if (made := make(of.kept())) is not None
+        if (made := make(of.records())) is not None
     }
     assert shown
     for (page, table), made in shown.items():
@@ -38,7 +38,7 @@ def test_the_pages_show_what_is_kept(name: str) -> None:
 def test_the_plots_are_what_is_kept() -> None:
     """The same, of what has a shape of its own."""
     for name, plot in cost_tables.PLOTS.items():
-        assert plot(cost_tables.EVIDENCE.kept()) == (ROOT / "docs/plots" / f"{name}.svg").read_text()
+        assert plot(cost_tables.EVIDENCE.records()) == (ROOT / "docs/plots" / f"{name}.svg").read_text()
 
 
 def test_figures_are_kept_and_their_table_is_renewed(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_figures_are_kept_and_their_table_is_renewed(tmp_path: Path) -> None:
     of.keep("b", "bench.x", x=1)
     of.keep("a", "bench.x", x=2)
     assert (tmp_path / "page.md").read_text() == MARKS.replace("of yesterday", "a: 2, b: 1")
-    assert {"command", "date", "machine", "x"} == set(of.kept()["a"])
+    assert {"command", "date", "machine", "x"} == set(of.records()["a"])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from docs.pages import fromcode, fromruns
 from docs.pages.__main__ import main, renew
 from docs.pages.pages import PLOTS, expected_files, stale
-from docs.pages.records import FOLDER, KEPT, LOADS, Records, name_of
+from docs.pages.records import COPIED, FOLDER, LOADS, Records, name_of
 from lab import scenarios
 from lab.results.folder import RunFacts
 from tests.docs.pagekit import ROOT
@@ -85,7 +85,7 @@ def test_no_record_names_its_machine() -> None:
     for folder in (ROOT / FOLDER).iterdir():
         assert {path.name for path in folder.iterdir()} <= {
             "run.json",
-            *KEPT,
+            *COPIED,
             LOADS,
             "result.json",
             "report.html",

@@ -68,7 +68,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Record
 def _record(cause: str, folder: Path) -> Recorded:
     seen: list[tuple[Sources, dict[str, list[str]]]] = []
     trial = Trial(
-        CAUSES[cause], folder, looks=0, inspect=lambda it: seen.append((gather(it, it.said), outline(it)))
+        CAUSES[cause], folder, looks=0, inspect=lambda it: seen.append((gather(it, it.output), outline(it)))
     )
     # pytest keeps the test's name in the environment; every child would inherit it, and it names the cause
     test = os.environ.pop("PYTEST_CURRENT_TEST", "")

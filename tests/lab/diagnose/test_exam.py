@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bench.exam import CLIENTS, LENGTHS_MS, RIGHT, SHARES, Row, draw, hold, score
-from bench.exam_load import OTHERS, SIZED
+from bench.exam import CLIENTS, LENGTHS_MS, RIGHT, SHARES, ExamRow, draw, play, score
+from bench.exam_load import SIZED, UNSIZED
 from lab.diagnose.findings import CAUSES
 
 SERVERS = ["embedded", "redis"]
-ILL = Row("keys", "embedded", 50.0, 0.3, 2, False, 0.4, 60.0, 0.3, "keys-command")
+ILL = ExamRow("keys", "embedded", 50.0, 0.3, 2, False, 0.4, 60.0, 0.3, "keys-command")
 
 
 def test_scenes_follow_from_the_seed_and_lie_in_their_range() -> None:
@@ -21,7 +21,7 @@ def test_scenes_follow_from_the_seed_and_lie_in_their_range() -> None:
     one, same = random.Random(5), random.Random(5)
     drawn = [draw(one, SERVERS) for _ in range(400)]
     assert drawn == [draw(same, SERVERS) for _ in range(400)]
-    assert {each[0] for each in drawn} == {*SIZED, *OTHERS} == set(RIGHT)
+    assert {each[0] for each in drawn} == {*SIZED, *UNSIZED} == set(RIGHT)
     for _, _, length_ms, share, clients, _ in drawn:
         assert LENGTHS_MS[0] <= length_ms <= LENGTHS_MS[1]
         assert SHARES[0] <= share <= SHARES[1]
@@ -47,7 +47,7 @@ def test_scenes_follow_from_the_seed_and_lie_in_their_range() -> None:
         (replace(ILL, activity="idle", said="unknown"), "silent"),
     ],
 )
-def test_a_verdict_is_about_the_first_cause(row: Row, verdict: str) -> None:
+def test_a_verdict_is_about_the_first_cause(row: ExamRow, verdict: str) -> None:
     """Only the cause that is named first counts, and silence is not the same as a wrong word."""
     assert row.verdict == verdict
 
@@ -70,6 +70,6 @@ def test_the_table_counts_each_scene_once() -> None:
 @pytest.mark.parametrize("activity", ["hgetall", "idle"])
 def test_a_slice_of_the_examination(activity: str) -> None:
     """Scenes that are plainly ill are named, and an idle server is accused of nothing."""
-    row = hold((activity, "embedded", 80.0, 0.4, 2, False))
+    row = play((activity, "embedded", 80.0, 0.4, 2, False))
     assert row.ill is (activity != "idle")
     assert row.verdict == "right", row

@@ -75,7 +75,7 @@ def test_without_a_measured_tenfold_the_high_end_grows_by_the_known_share() -> N
 def test_the_known_growth_is_that_of_the_committed_costs() -> None:
     """From 100,000 keys on every measured cost lies below the high end, and the dearest series is not far from it."""
     powers = []
-    for part in EVIDENCE.kept().values():
+    for part in EVIDENCE.records().values():
         if part["series"] == "keys":
             for command in ("scan", "keys"):
                 found = {keys: ns for name, keys, ns in visits(part) if name == command}

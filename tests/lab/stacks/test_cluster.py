@@ -91,7 +91,7 @@ def test_nodes_come_up_held_and_grow_from_one_to_three(stack: ClusterStack) -> N
     for user in range(60):
         for name in ("a", "b"):
             client.set(f"shop:{{{user}}}:{name}", "v")
-    owners = {seen.of(f"shop:{{{user}}}:a") for user in range(60)}
+    owners = {seen.node_of(f"shop:{{{user}}}:a") for user in range(60)}
     assert owners == {0, 1, 2}
     found = stack.server.snapshot()
     assert found.keys == stack.server.keys_everywhere() == 120
