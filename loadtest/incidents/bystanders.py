@@ -32,7 +32,7 @@ ENDING_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(ServerPlan):
-    """The options of the load: connections, pipeline, keys, and the tool that sends."""
+    """The options of the load: connections, pipeline, keys, processes."""
 
     connections: int = option("connections kept busy", number(1, 500, int), 4)
     pipeline: int = option("GETs sent together", number(1, 1_000, int), 16)
