@@ -1,4 +1,4 @@
-"""Clients of one server and the processes around it, and `Sample`: what these processes report at one moment."""
+"""Clients of one server and the processes around it, and `SceneSample`: the reports of these processes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ANSWER_S = 3.0
 
 
 @dataclass(frozen=True)
-class Sample:
-    """What the processes around one server report at about the same moment.
+class SceneSample:
+    """The reports of the processes around one server, at about the same moment.
 
-    `strategies`: the storefront's strategies, each with a line on what it costs. `searching`: those whose events walk
-    over all keys. `keys`: all keys of the server, index sets included.
+    `strategies`: the storefront's strategies, each with a line on its cost. `searching`: those whose events visit
+    all keys. `keys`: all keys of the server, index sets included.
     """
 
     strategy: str
@@ -41,11 +41,11 @@ class Sample:
     probe: Buckets
 
 
-UNSEEN = Sample("", {}, [], 0, 0, 0.0, 0.0, {})
+UNSEEN = SceneSample("", {}, [], 0, 0, 0.0, 0.0, {})
 
 
 class Clients:
-    """All addresses of one server. Methods raise `StackError` with one line when something does not answer."""
+    """Clients for all addresses of one server. Methods raise `StackError` with one line if a part does not answer."""
 
     def __init__(self, addresses: ServerAddresses, config: Config) -> None:
         self.addresses = addresses
@@ -57,7 +57,7 @@ class Clients:
         self.probe = Http(f"the probe on {name}", addresses.probe, ANSWER_S)
 
     def known(self) -> bool:
-        """True if the server's host name resolves. Under Compose a service whose profile is off has none."""
+        """Return True if the server's host name resolves. Under Compose a service whose profile is off has none."""
         parts = urlsplit(self.addresses.server)
         try:
             socket.getaddrinfo(parts.hostname, parts.port or 6379, type=socket.SOCK_STREAM)
@@ -77,8 +77,8 @@ class Clients:
             if not client.ready(path):
                 raise StackError(f"{client.name} does not answer.")
 
-    def sample(self, before: Sample | None = None) -> tuple[Sample, str]:
-        """Sample everything but the server itself, which may be slow to answer: that is what the lab shows.
+    def sample(self, before: SceneSample | None = None) -> tuple[SceneSample, str]:
+        """Sample everything but the server itself, which may be slow to answer.
 
         Returns the sample, and a sentence about the first part that did not answer (or ''). Such a part has the values
         of `before`. Raises `StackError` if a part does not answer and there is no `before`.
@@ -93,7 +93,7 @@ class Clients:
                 trouble = trouble or str(error)
         return sample, trouble
 
-    def _settings(self, sample: Sample) -> Sample:
+    def _settings(self, sample: SceneSample) -> SceneSample:
         mode = self.web.ask("GET", "/settings/invalidation")
         return replace(
             sample,
@@ -103,10 +103,10 @@ class Clients:
             scan_count=int(mode["scan_count"]),
         )
 
-    def _warming(self, sample: Sample) -> Sample:
+    def _warming(self, sample: SceneSample) -> SceneSample:
         return replace(sample, keys=int(self.web.ask("GET", "/settings/warming")["keys"]))
 
-    def _events(self, sample: Sample) -> Sample:
+    def _events(self, sample: SceneSample) -> SceneSample:
         finished = in_flight = pending = 0.0
         for one in samples(self.invalidator.text("/metrics"), FINISHED, IN_FLIGHT, PENDING):
             if one.name == FINISHED:
@@ -117,11 +117,11 @@ class Clients:
                 pending += one.value
         return replace(sample, finished=finished, in_flight=max(in_flight, pending))
 
-    def _probe(self, sample: Sample) -> Sample:
+    def _probe(self, sample: SceneSample) -> SceneSample:
         return replace(sample, probe=probe_buckets(self.probe.text("/metrics")))
 
     def load(self) -> tuple[float, float, int]:
-        """Visits and events a second, and the number of customers, that Locust was last asked for."""
+        """Return the visits and events a second, and the number of customers, that Locust was last set to."""
         found = self.locust.tallies()
         return (
             float(found["visits_per_second"]),
@@ -137,7 +137,7 @@ class Clients:
 
 
 def samples(text: str, *names: str) -> Iterator[prometheus.Sample]:
-    """The samples of these names in Prometheus text. Other lines are not parsed: that would cost far more."""
+    """Yield the samples of these names in Prometheus text. Other lines are not parsed: that would cost far more."""
     wanted = "".join(
         line + "\n" for line in text.splitlines() if line.startswith(names) and _name(line) in names
     )
@@ -150,7 +150,7 @@ def _name(line: str) -> str:
 
 
 def probe_buckets(text: str) -> Buckets:
-    """The probe's latencies from the intended time: upper bound in seconds → cumulative count."""
+    """Return the probe's latencies from the intended time: upper bound in seconds → cumulative count."""
     found: Buckets = {}
     for one in samples(text, PROBE_BUCKET):
         if one.labels.get("from") == "intended":

@@ -1,4 +1,4 @@
-"""Settings of the control page, read from the environment (prefix ``CONTROL_``)."""
+"""Settings of the control page, read from the environment (prefix `CONTROL_`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTS = ("redis://…", "web", "invalidator", "Locust", "probe")
 
 @dataclass(frozen=True)
 class ServerAddresses:
-    """Where one server of the scene and the processes around it answer."""
+    """The addresses of one server of the scene and of the processes around it."""
 
     name: str
     server: str
@@ -29,7 +29,7 @@ class ServerAddresses:
 
 
 def read_servers(text: Any) -> Any:
-    """``name=redis://host:port|web|invalidator|locust|probe``, several separated by commas or line breaks."""
+    """Parse `name=redis://host:port|web|invalidator|locust|probe`, several separated by commas or line breaks."""
     if not isinstance(text, str):
         return text
     found = []
@@ -56,7 +56,7 @@ def read_servers(text: Any) -> Any:
 
 
 def read_pairs(text: Any) -> Any:
-    """``name=address,name=address`` as a dictionary."""
+    """Return `name=address,name=address` as a dictionary."""
     if not isinstance(text, str):
         return text
     pairs = [row.strip().partition("=") for row in text.split(",") if row.strip()]
@@ -66,7 +66,7 @@ def read_pairs(text: Any) -> Any:
 
 
 def read_counts(text: Any) -> Any:
-    """``name=COUNT,name=COUNT`` as a dictionary."""
+    """Return `name=COUNT,name=COUNT` as a dictionary."""
     if not isinstance(text, str):
         return text
     pairs = [row.strip().partition("=") for row in text.split(",") if row.strip()]
@@ -90,16 +90,16 @@ WebAddress = Annotated[str, AfterValidator(_web_address)]
 
 
 class Config(BaseSettings):
-    """One field per ``CONTROL_*`` variable. Times carry their unit in the name.
+    """The settings, a field for each `CONTROL_*` variable. Times carry their unit in the name.
 
     The control page connects to the addresses of `servers`; the browser opens `grafana_url`, `prometheus_url`,
-    `tempo_url` and `locust_urls`. `series_prefix`: what stands before a server's name in series, where a room of
-    groups shares one Grafana (deploy/README.md); links to dashboards then choose a server of this page.
+    `tempo_url` and `locust_urls`. `series_prefix`: the prefix of a server's name in series, if several
+    groups share one Grafana (deploy/README.md); links to dashboards then choose a server of this page.
     `keys`: the number of keys that the customers' visits build up, in `grow_seconds`. `utilisation`: the share of the
     server's time that the events' searches take at that number of keys. `scan_counts`: SCAN's COUNT by server.
-    `rest_seconds`: pause before the first story, so that a machine which has just started everything is measured at
+    `rest_seconds`: pause before the first story, so that a machine that has just started everything is measured at
     rest. `backlog_pause`: with more events in flight than this no more are sent, until fewer than `backlog_resume` are
-    left: a bound for the invalidator's memory, which the planned load does not come near.
+    left: a bound for the invalidator's memory, which the planned load never reaches.
     """
 
     model_config = SettingsConfigDict(env_prefix="CONTROL_", env_ignore_empty=True, frozen=True)
@@ -150,7 +150,7 @@ class Config(BaseSettings):
         return self.customers / self.grow_seconds
 
     def scan_count(self, server: str) -> int:
-        """SCAN's COUNT on that server; `SCAN_COUNT` where none is set."""
+        """Return SCAN's COUNT on that server, by default `SCAN_COUNT`."""
         return self.scan_counts.get(server, SCAN_COUNT)
 
 
@@ -161,5 +161,5 @@ def load_config() -> Config:
     except ValidationError as error:
         first = error.errors()[0]
         where = "_".join(str(part) for part in first["loc"][:1]).upper()
-        said = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"CONTROL_{where or '*'}: {said}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"CONTROL_{where or '*'}: {message}") from None

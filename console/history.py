@@ -1,11 +1,11 @@
-"""What was seen in the last minutes: p99 over a short window, rates, and a curve for the page."""
+"""The history of the last minutes: p99 over a short window, rates, and a curve for the page."""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
 
-from console.clients import Sample
+from console.clients import SceneSample
 from lab.results.correlation import spearman
 from lab.server.http import Buckets, bucket_quantile
 
@@ -17,7 +17,7 @@ FEWEST_PAIRS = 10
 
 
 @dataclass(frozen=True)
-class Figures:
+class RecentFigures:
     """Figures from more than one sample. None: not known.
 
     `p99_ms` covers the last ten seconds, or a longer window if they have no reply. `beyond`: the p99 is at least
@@ -30,19 +30,19 @@ class Figures:
 
 
 class History:
-    """Samples of one server over time. `at` is in seconds of a clock that never goes back."""
+    """Samples of one server over time. `at` is in seconds of a monotonic clock."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, float, Buckets]] = deque()
         self._curve: deque[tuple[float, float | None, int]] = deque(maxlen=int(CURVE_S / CURVE_STEP_S))
-        self.figures = Figures()
+        self.figures = RecentFigures()
 
-    def add(self, at: float, sample: Sample) -> Figures:
-        """Add a sample; returns the figures as of now."""
+    def add(self, at: float, sample: SceneSample) -> RecentFigures:
+        """Add a sample. Returns the current figures."""
         if self._samples and (
             sample.finished < self._samples[-1][1] or _count(sample.probe) < _count(self._samples[-1][2])
         ):
-            self._samples.clear()  # a process was restarted and counts from nothing
+            self._samples.clear()  # a process was restarted and counts from 0
         self._samples.append((at, sample.finished, sample.probe))
         while len(self._samples) > 2 and self._samples[1][0] <= at - MOST_S:
             self._samples.popleft()
@@ -51,11 +51,11 @@ class History:
             self._curve.append((at, self.figures.p99_ms, sample.keys))
         return self.figures
 
-    def _read(self, at: float) -> Figures:
+    def _read(self, at: float) -> RecentFigures:
         now = self._samples[-1]
         earlier = [sample for sample in self._samples if sample[0] < at]
         if not earlier:
-            return Figures()
+            return RecentFigures()
         window = [sample for sample in earlier if sample[0] <= at - WINDOW_S + 0.5] or earlier[:1]
         first = window[-1]
         rate = (now[1] - first[1]) / (at - first[0])
@@ -63,11 +63,11 @@ class History:
             seconds = bucket_quantile(start[2], now[2], 0.99)
             if seconds is not None:
                 last = max((bound for bound in now[2] if bound != float("inf")), default=0.0)
-                return Figures(seconds * 1000, beyond=seconds >= last, finished_per_second=rate)
-        return Figures(finished_per_second=rate)
+                return RecentFigures(seconds * 1000, beyond=seconds >= last, finished_per_second=rate)
+        return RecentFigures(finished_per_second=rate)
 
     def curve(self, at: float) -> dict[str, list[float | int | None]]:
-        """The last five minutes, oldest first: seconds ago, p99 in ms, keys."""
+        """Return the last five minutes, oldest first: seconds ago, p99 in ms, keys."""
         return {
             "ago_s": [round(at - moment, 1) for moment, _, _ in self._curve],
             "p99_ms": [p99 if p99 is None else round(p99, 3) for _, p99, _ in self._curve],
@@ -76,10 +76,10 @@ class History:
 
 
 class Follows:
-    """Tells whether p99 follows the keys, from pairs of both since the growth began.
+    """The correlation of p99 and keys, from pairs of both since the growth began.
 
     A pair is taken each time the keys have moved by `step_keys`. While the keys stand still no pair is taken, because
-    such moments say nothing about the relation, however long they last.
+    such moments carry no information about the relation.
     """
 
     def __init__(self, step_keys: float) -> None:

@@ -1,7 +1,7 @@
 """Levers: an action on several parts of the scene, each on a thread of its own, so that a hanging part delays no other.
 
-If a part does not answer in time, the action as a whole has not failed: what is wanted stays noted, and is
-asked for again every second.
+If a part does not answer in time, the action has not failed: the desired state stays noted, and is requested again
+every second.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ Parts = Mapping[str, Callable[[], object]]
 
 
 @dataclass(frozen=True)
-class PartDone:
-    """What became of one part of a lever; `said` is a sentence."""
+class PartResult:
+    """The result of one part of a lever; `said` is a sentence."""
 
     part: str
     done: bool
     said: str
 
     def as_dict(self) -> dict[str, Any]:
-        """For the page."""
+        """Return the fields for the page."""
         return asdict(self)
 
 
-def pull(parts: Parts, seconds: float | None = None) -> list[PartDone]:
-    """Do all parts at the same time; returns what became of each after at most `seconds` (default: `LEVER_S`)."""
-    results: dict[str, PartDone] = {}
+def pull(parts: Parts, seconds: float | None = None) -> list[PartResult]:
+    """Carry out all parts in parallel. Returns the result of each after at most `seconds` (default: `LEVER_S`)."""
+    results: dict[str, PartResult] = {}
     threads = []
     for part, act in parts.items():
         thread = threading.Thread(target=_act, args=(part, act, results), name=f"lever-{part}", daemon=True)
@@ -46,14 +46,14 @@ def pull(parts: Parts, seconds: float | None = None) -> list[PartDone]:
         thread.join(max(0.0, end - time.monotonic()))
     done = dict(results)
     return [
-        done.get(part, PartDone(part, False, "No answer yet; it is asked again every second."))
+        done.get(part, PartResult(part, False, "No answer yet; it is asked again every second."))
         for part in parts
     ]
 
 
-def _act(part: str, act: Callable[[], object], results: dict[str, PartDone]) -> None:
+def _act(part: str, act: Callable[[], object], results: dict[str, PartResult]) -> None:
     try:
-        said = act()
-        results[part] = PartDone(part, True, said if isinstance(said, str) else "Done.")
+        sentence = act()
+        results[part] = PartResult(part, True, sentence if isinstance(sentence, str) else "Done.")
     except StackError as error:
-        results[part] = PartDone(part, False, f"{error} It is asked again every second.")
+        results[part] = PartResult(part, False, f"{error} It is asked again every second.")

@@ -1,4 +1,4 @@
-"""The control page's own metrics: what was done to each server, and what its slow log says.
+"""The control page's own metrics: actions on each server, and counts from its slow log.
 
 Every action appears as a step of `lab_actions_total`, from which dashboards draw annotations. All actions start at 0,
 because a counter that begins at 1 has no step. The switches to a strategy appear once the storefront has named it.

@@ -1,4 +1,4 @@
-"""What is observed of one server, and what follows from it: its phase, whether p99 follows the keys."""
+"""Observations of one server, and conclusions: its phase, and the correlation of p99 and keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 
-from console.clients import Clients, Sample
+from console.clients import Clients, SceneSample
 from console.config import Config, ServerAddresses
 from console.history import WINDOW_S, Follows, History
 from console.metrics import ControlMetrics
@@ -16,16 +16,16 @@ from lab.server.server_stats import Snapshot
 FOLLOW_STEPS = 40
 """Number of pairs of keys and p99 taken until all keys are there, for their correlation."""
 ALL_SHARE = 0.97
-"""All keys count as there from this share of the number at which visits and events settle."""
+"""All keys count as present from this share of the number at which visits and events settle."""
 MISSING_AT_MOST = 0.5
-"""The largest share of the keys that events are taken to keep away, whatever rate a person sets."""
+"""The largest share of the keys assumed to be missing because of events, at any rate that a person sets."""
 STALE = "ttl"
 """The strategy that invalidates nothing: customers see old pages until the entries expire."""
 BUSY_WINDOW_S = 20.0
 
 
 class Observed:
-    """State of one server. The lock `acting` is held while state is changed, never during a request to a part.
+    """The state of one server. The lock `acting` is held during changes of state, never during a request to a part.
 
     `phase` is ``absent`` (its host name does not resolve), ``waiting`` (not ready yet), ``resting``, ``clearing``,
     ``queued``, ``calibrating``, ``emptying``, ``healthy`` or ``retrying`` (the story), ``leased`` (to a run of the
@@ -41,7 +41,7 @@ class Observed:
         self.product = ""
         self.history = History()
         self.follows = Follows(config.keys / FOLLOW_STEPS)
-        self.sample: Sample | None = None
+        self.sample: SceneSample | None = None
         self.trouble = ""
         self.complaint = ""
         self.awake = False
@@ -62,7 +62,7 @@ class Observed:
 
     @property
     def phase(self) -> str:
-        """See the class."""
+        """The phase: see the class."""
         return self._phase
 
     @phase.setter
@@ -108,7 +108,7 @@ class Observed:
 
     @property
     def all_keys(self) -> bool:
-        """True if the planned number of keys is there, except those that events keep removing.
+        """True if the planned number of keys is present, except those that events keep removing.
 
         A customer's pages come back at the next visit, on average half a turn of all customers after an event.
         """
@@ -117,7 +117,7 @@ class Observed:
 
     @property
     def strategies(self) -> dict[str, str]:
-        """The storefront's strategies, each with a line on what it costs; empty before the first sample."""
+        """The storefront's strategies, each with a line on its cost; empty before the first sample."""
         return self.sample.strategies if self.sample else {}
 
     @property
@@ -127,8 +127,8 @@ class Observed:
             return None
         return self.plan.saturating_keys(self.planned)
 
-    def observe(self) -> Sample:
-        """Take a sample and keep it. Raises `StackError` if a part does not answer and there is no sample yet."""
+    def observe(self) -> SceneSample:
+        """Take and store a sample. Raises `StackError` if a part does not answer and there is no sample yet."""
         sample, trouble = self.clients.sample(self.sample)
         self.sample, self.trouble = sample, trouble
         metrics, server = self.metrics, self.server
@@ -146,7 +146,7 @@ class Observed:
         return sample
 
     def record_counters(self, counters: Snapshot) -> None:
-        """Note the server's processor time, which the watcher has just read."""
+        """Record the server's CPU time, which the watcher has just read."""
         self.metrics.threads.labels(self.server).set(counters.threads)
         if counters.main_thread_s is None:
             return
@@ -160,7 +160,7 @@ class Observed:
             self.metrics.busy.labels(self.server).set((now - used) / (last - first) * counters.threads)
 
     def record_up(self, up: bool, starts: int) -> None:
-        """Note what the watcher found: `up` while the server answers; `starts` counts the starts of the server."""
+        """Record the watcher's result: `up` if the server answers; `starts` counts its starts."""
         restarted = up and self.starts and starts > self.starts
         self.up, self.starts = up, starts
         self.metrics.up.labels(self.server).set(up)

@@ -3,7 +3,7 @@
 One event searches the keyspace `PATTERNS_PER_EVENT` times, so at N keys its searches take a share
 ``U = events per second × PATTERNS_PER_EVENT × seconds of one search of N keys`` of the server's time (the utilisation
 law: see `lab.results.knee`). The wanted share at the planned number of keys gives the event rate. Nothing corrects it
-afterwards: whatever changes later was changed by the number of keys, or by a person.
+afterwards: every later change comes from the number of keys, or from a person.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ MOST_EVENTS = 200.0
 
 @dataclass(frozen=True)
 class Plan:
-    """`search_s`: seconds that one search of `keys` keys with SCAN's COUNT `scan_count` takes of each of the server's
-    `threads`. `events_per_second`: the rate whose searches then take the share `utilisation` of their time.
+    """The plan of a server's load.
+
+    `search_s`: seconds of each of the server's `threads` for one search of `keys` keys with SCAN's COUNT `scan_count`.
+    `events_per_second`: the rate whose searches then take the share `utilisation` of their time.
     """
 
     keys: int
@@ -42,7 +44,7 @@ class Plan:
         return self.search_s / self.keys
 
     def saturating_keys(self, events_per_second: float) -> float | None:
-        """Number of keys at which the searches of that rate take all the server's time; None without events."""
+        """Return the number of keys at which the searches of that rate saturate the server; None without events."""
         return saturating_keys(0.0, events_per_second, self.cost_s) if events_per_second > 0 else None
 
 
@@ -56,7 +58,7 @@ def make_plan(clients: Clients, config: Config, scan_count: int, pause: Callable
     )
     told_us, worked_us = clients.server.search_us(absent_pattern(config.key_prefix), scan_count, SEARCH_S)
     now = clients.server.snapshot()
-    # CPU time where there is any: on a busy machine a server's clock goes on while it waits for a core.
+    # CPU time if it is reported: on a busy machine a server's clock goes on while it waits for a core.
     search_s = (worked_us or told_us / now.threads) / 1e6
     if search_s <= 0 or now.keys <= 0:
         raise StackError(f"{clients.addresses.name} counts no time for a SCAN, so no load can be planned.")

@@ -1,8 +1,9 @@
 """The slow log as counters: number of entries and their execution time, by command.
 
-Reading is bounded: SLOWLOG GET of many entries takes the server's thread for milliseconds, and would stand in the log
-itself. So only as many entries are asked for as are new, by doubling steps. An entry is identified by its id and time
-together: Dragonfly keeps a log for each thread, and every server starts again from 0 when it is restarted.
+Reading is bounded: SLOWLOG GET of many entries takes the server's thread for milliseconds, and would be in the log
+itself. So the reader requests few entries at first, and more only while all of them are new. An entry is identified by
+its id and time together: Dragonfly keeps a log for each thread, and every server counts from 0 after a
+restart.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from lab.server.server_stats import ServerObserver, Snapshot
 EVERY_S = 2.0
 LENGTH = 512
 AT_FIRST = 4
-"""Entries that one reading asks for at first; each further one asks for `MORE` times as many, to `LENGTH`."""
+"""Entries in the first request of a reading; each further one has `MORE` times as many, up to `LENGTH`."""
 MORE = 8
 
 Entry = tuple[str, float, str, int]
 
 
 class SlowlogReader:
-    """Tells which entries are new. Entries that the log holds at the first reading are old, and are not counted."""
+    """A reader that returns new entries. Entries of the first reading are old, and are not counted."""
 
     def __init__(self, server: ServerObserver, threshold_us: int) -> None:
         self._server = server
@@ -36,10 +37,9 @@ class SlowlogReader:
         """Number of server starts seen, the running one included; a restart adds one."""
 
     def new_entries(self, hands_off: bool = False) -> list[Entry]:
-        """Entries since the last call, oldest first; with `hands_off` the log's settings are left alone.
+        """Return entries since the last call, oldest first; with `hands_off` the log's settings are left alone.
 
-        Raises:
-            StackError: the server does not answer.
+        Raises `StackError` if the server does not answer.
         """
         run, uptime = self._server.run_id_and_uptime()
         if self._life is None or run != self._life[0] or uptime < self._life[1]:
@@ -49,19 +49,19 @@ class SlowlogReader:
         if not self._configured and not hands_off:
             self._server.configure_slowlog(self._threshold_us, LENGTH)
             self._configured = True
-        last, asked = self._newest, AT_FIRST
+        last, limit = self._newest, AT_FIRST
         while True:
-            entries = self._server.slowlog(asked)
+            entries = self._server.slowlog(limit)
             new = list(takewhile(lambda entry: entry[0] != last, entries))
-            if last is None or len(new) < asked or asked >= LENGTH:
+            if last is None or len(new) < limit or limit >= LENGTH:
                 break
-            asked = min(LENGTH, asked * MORE)
+            limit = min(LENGTH, limit * MORE)
         self._newest = entries[0][0] if entries else last or ""
         return [] if last is None else new[::-1]
 
 
 class ServerWatcher(threading.Thread):
-    """Samples one server every two seconds, on a connection of its own, because it may wait in the server's queue.
+    """A thread that samples one server every two seconds, on its own connection, which may wait in the server's queue.
 
     Calls `on_up(up, starts)` after every sample, `on_entry(command, seconds)` for each new entry of the slow log,
     and `on_counters` with the server's own counters. Leaves the log's settings alone while `hands_off()` is true.

@@ -1,4 +1,4 @@
-"""The story of one server, told by a thread, which then asks once a second for what is wanted.
+"""The story of one server, run by a thread, which then reconciles the desired state once a second.
 
 The story: wait until everything answers, end what is under way, time a search and plan the load (once: the machine
 stays the same), empty the server, measure the healthy p99 with a few customers, let all customers come under ``scan``.
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from console.config import Config, ServerAddresses
 from console.history import WINDOW_S
-from console.levers import PartDone
+from console.levers import PartResult
 from console.metrics import ControlMetrics
 from console.plan import FILL_S, drain, make_plan
 from console.server_control import Refused, ServerControl
@@ -26,7 +26,7 @@ from lab.server.server_stats import ServerObserver
 
 TICK_S = 1.0
 CALM_TICKS = 5
-"""Ticks between two samples of a scene in which nothing moves and nothing is wanted."""
+"""Ticks between two samples of a calm scene (`ServerControl.calm`)."""
 RETRY_S = 2.0
 UNKNOWN_S = 5.0
 CLEARED_S = 20.0
@@ -83,7 +83,7 @@ class Story(threading.Thread):
         )
 
     def run(self) -> None:
-        """Tell the story and keep what is wanted, until `end` is called."""
+        """Run the story and reconcile the desired state, until `end` is called."""
         try:
             self._wait_for_scene()
             self._watcher.start()
@@ -107,22 +107,22 @@ class Story(threading.Thread):
         return self.is_alive() and (self._watcher.ident is None or self._watcher.is_alive())
 
     def begin(self) -> str:
-        """Tell the story from the beginning. Raises `Refused` while it is being told."""
+        """Start the story from the beginning. Raises `Refused` while it is running."""
         if self._story_due:
-            raise Refused("The story is being told.")
+            raise Refused("The story is running.")
         self._story_due = True
         return "The story begins."
 
-    def halt(self) -> list[PartDone]:
-        """Break off the story, and let everything rest; returns what became of each part.
+    def halt(self) -> list[PartResult]:
+        """Break off the story, and stop everything. Returns the result of each part.
 
         While a run of the lab has the scene, this happens after the run: until then the load is the run's.
         """
         if self._hands_off.is_set():
             self._halt.set()
-            return [PartDone("scene", True, "It stops when the run is over.")]
+            return [PartResult("scene", True, "It stops when the run is over.")]
         if not self.control.free or self._story_due:
-            self._halt.set()  # the thread itself lets everything rest again when it is out of the story
+            self._halt.set()  # the thread itself stops everything again when it has left the story
         return self.control.rest()
 
     @property
@@ -133,8 +133,8 @@ class Story(threading.Thread):
     def lease(self, seconds: float, lent: bool = False) -> None:
         """Leave the scene to a run of the lab for `seconds` from now. Another call prolongs the lease.
 
-        A story that is being told is broken off, and told from the beginning afterwards. `lent`: the run uses this
-        server. When the lease ends, the server is restarted: it forgets what the run has changed, however that ended.
+        A running story is broken off, and starts from the beginning afterwards. `lent`: the run uses this server. When
+        the lease ends, the server is restarted, which undoes the run's settings.
         """
         self._lease_end = time.monotonic() + seconds
         self._lent = lent
@@ -186,7 +186,7 @@ class Story(threading.Thread):
                 control.rest()
                 self._halt.clear()
             if self._story_due:
-                self._tell_story()
+                self._run_story()
             control.keep()
             self._wait_for_the_next_sample()
         except StackError as error:
@@ -222,7 +222,7 @@ class Story(threading.Thread):
         control.phase = "running"
 
     def _rest(self) -> None:
-        """Let the machine come to rest before anything is measured."""
+        """Wait until the machine is at rest, before anything is measured."""
         control = self.control
         if self._story_due and control.config.rest_seconds:
             control.phase = "resting"
@@ -232,7 +232,7 @@ class Story(threading.Thread):
                 raise _Halted
             control.phase = "running"
 
-    def _tell_story(self) -> None:
+    def _run_story(self) -> None:
         control = self.control
         with control.acting:
             control.phase = "clearing"
@@ -251,7 +251,7 @@ class Story(threading.Thread):
         control.open_to_all()
 
     def _clear(self) -> None:
-        """Finish at once what is under way, so that no search of an earlier story goes on during this one."""
+        """Finish the events under way at once, so that no search of an earlier story goes on during this one."""
         control = self.control
         control.apply_load()
         if control.clients.sample()[0].in_flight:
@@ -281,7 +281,7 @@ class Story(threading.Thread):
         self._pause(TICK_S)  # until the warmer has counted again
 
     def _measure_healthy_p99(self) -> None:
-        """Measure the healthy p99: under the whole load, but with a server that holds next to nothing.
+        """Measure the healthy p99: under the whole load, with a nearly empty server.
 
         Raises `StackError` if the probe counts no answers.
         """

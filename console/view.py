@@ -1,4 +1,4 @@
-"""What the page and the HTTP interface show of a server."""
+"""The state of servers as the page and the HTTP interface show it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DASHBOARDS = (
 
 
 def status(control: ServerControl) -> str:
-    """What goes on, in sentences. They have no numbers that change all the time: each change is read aloud."""
+    """Return the state in sentences, without numbers that keep changing: screen readers read each change aloud."""
     story = {
         "waiting": f"Waiting: {control.trouble or 'starting.'}",
         "resting": "Letting the machine come to rest. The story begins in a few seconds.",
@@ -73,7 +73,7 @@ def _events(control: ServerControl) -> str:
 
 
 def plan(control: ServerControl) -> str:
-    """The plan in a sentence; '' before there is one."""
+    """Return the plan in a sentence; empty before there is one."""
     made = control.plan
     if made is None:
         return ""
@@ -110,7 +110,7 @@ def server(control: ServerControl, with_curve: bool = False) -> dict[str, Any]:
         "p99_beyond": figures.beyond,
         "events_in_flight": sample.in_flight if sample else None,
         "visits_per_second": control.config.visits_per_second if control.awake else 0.0,
-        "events_per_second": control.asked,
+        "events_per_second": control.requested,
         "events_planned_per_second": control.planned,
         "healthy_p99_ms": control.healthy_ms,
         "rank_correlation": control.follows.correlation,
@@ -127,7 +127,7 @@ def server(control: ServerControl, with_curve: bool = False) -> dict[str, Any]:
 
 
 def scene(controls: list[ServerControl], config: Config, with_curves: bool = False) -> dict[str, Any]:
-    """The whole scene: servers that belong to it, and what the page must know of the settings."""
+    """Return the whole scene: its servers, and the settings that the page needs."""
     return {
         "servers": [server(control, with_curves) for control in controls if control.phase != "absent"],
         "keys": config.keys,
@@ -136,7 +136,7 @@ def scene(controls: list[ServerControl], config: Config, with_curves: bool = Fal
 
 
 def _chosen(config: Config, uid: str) -> str:
-    """The choice of a server for a dashboard that other groups use, too; one of a kind has servers of its kind only."""
+    """Return the query that chooses a server of this page on a shared dashboard, of the dashboard's kind."""
     if not config.series_prefix:
         return ""
     names = [server.name for server in config.servers]
@@ -146,7 +146,7 @@ def _chosen(config: Config, uid: str) -> str:
 
 
 def links(config: Config, present: Collection[str]) -> dict[str, list[tuple[str, str]]]:
-    """Links to other tools, by heading: (text, address). Only configured tools, and only servers that are present."""
+    """Return links to the configured tools, for the servers that are present: heading → (text, address)."""
     found: dict[str, list[tuple[str, str]]] = {}
     if config.grafana_url:
         found["Dashboards"] = [

@@ -1,8 +1,8 @@
 """The HTTP side: the page, the interface it uses, metrics and health.
 
 Every request that changes something is a POST with a JSON body. For a page of another site the browser asks before it
-sends that content type (a CORS preflight), and never gets a permission. So such a page cannot steer the lab behind a
-participant's back. Nor can a site whose name points at this machine: see `app.hosts`.
+sends that content type (a CORS preflight), and never gets a permission. So such a page cannot steer the lab without the
+participant. Nor can a site whose name points at this machine: see `app.hosts`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from app import hosts
 from app.exposition import encoder_for
 from console import view
 from console.config import SCAN_COUNT_MAX, Config
-from console.levers import LEVER_S, PartDone, pull
+from console.levers import LEVER_S, PartResult, pull
 from console.metrics import ControlMetrics
 from console.server_control import Refused
 from console.story import Story
@@ -33,15 +33,15 @@ RATE_MAX = 10_000.0
 LEASE_MAX_S = 600.0
 HANDS_OFF_S = 8.0
 GUIDE = ROOT / "build" / "site"
-"""Where `make site` puts the pages of this repository."""
+"""The folder into which `make site` writes the pages of this repository."""
 
 
 class BadRequest(Exception):
-    """The request makes no sense; the message is a sentence."""
+    """A malformed request; the message is a sentence."""
 
 
 def create_app(stories: dict[str, Story], config: Config, metrics: ControlMetrics) -> Flask:
-    """The Flask application on running stories."""
+    """Return the Flask application on running stories."""
     app = Flask("console")
     app.config["MAX_CONTENT_LENGTH"] = BODY_MAX
     hosts.guard(app)
@@ -68,7 +68,7 @@ def _json(body: Any, status: int = 200, kind: str = "application/json") -> Respo
 
 
 def problem(status: int, detail: str) -> Response:
-    """An error by RFC 9457; the status says what kind of problem it is."""
+    """Return an error by RFC 9457; the status is the kind of problem."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
     return _json(body, status, "application/problem+json")
 
@@ -108,7 +108,7 @@ def _add_reading(app: Flask, stories: dict[str, Story], config: Config, metrics:
     def guide(name: str = "") -> ResponseReturnValue:
         if not _has_guide():
             raise _Missing(
-                "the guide is not here as a site: `make site` makes it where the page runs without Docker"
+                "the guide is not here as a site: `make site` makes it if the page runs without Docker"
             )
         return send_from_directory(GUIDE, name) if name else redirect("/guide/index.html")
 
@@ -131,7 +131,7 @@ def _add_reading(app: Flask, stories: dict[str, Story], config: Config, metrics:
 
 
 def _add_levers(app: Flask, stories: dict[str, Story]) -> None:
-    """What changes one server's scene."""
+    """Add the routes that change one server's scene."""
 
     def found(name: str) -> Story:
         story = stories.get(name)
@@ -140,9 +140,9 @@ def _add_levers(app: Flask, stories: dict[str, Story]) -> None:
             raise _Missing(f"no server {name[:40]!r} here; there are: {there}")
         return story
 
-    def done(story: Story, pulled: tuple[str, list[PartDone]]) -> Response:
-        said, parts = pulled
-        return _json({"said": said, "parts": _rows(parts), "server": view.server(story.control)})
+    def done(story: Story, pulled: tuple[str, list[PartResult]]) -> Response:
+        sentence, parts = pulled
+        return _json({"said": sentence, "parts": _rows(parts), "server": view.server(story.control)})
 
     def yes_or_no(body: dict[str, Any], field: str) -> bool:
         value = body.get(field, False)
@@ -199,20 +199,20 @@ def _add_levers(app: Flask, stories: dict[str, Story]) -> None:
 
 
 def _add_for_all(app: Flask, stories: dict[str, Story]) -> None:
-    """What changes the scenes of all servers at once."""
+    """Add the routes that change the scenes of all servers at once."""
 
     @app.post("/api/stop")
     def stop() -> Response:
         _body()
         parts = {story.control.server: story.halt for story in _present(stories)}
-        parts_of: dict[str, list[PartDone]] = {}
+        parts_of: dict[str, list[PartResult]] = {}
 
         def halt(name: str) -> Callable[[], None]:
             return lambda: parts_of.__setitem__(name, parts[name]())
 
         every = pull({name: halt(name) for name in parts}, LEVER_S + 0.5)
         rows = [
-            PartDone(f"{name} {one.part}", one.done, one.said)
+            PartResult(f"{name} {one.part}", one.done, one.said)
             for name in parts
             for one in parts_of.get(name, ())
         ]
@@ -224,7 +224,7 @@ def _add_for_all(app: Flask, stories: dict[str, Story]) -> None:
 
     @app.post("/api/pause")
     def pause() -> Response:
-        """For a run in the container `lab`: a lease, so that the scene goes on by itself if the run dies.
+        """Lease the scene to a run in the container `lab`. It goes on by itself if the run dies.
 
         `server`: the one that the run uses.
         """
@@ -260,7 +260,7 @@ def _add_for_all(app: Flask, stories: dict[str, Story]) -> None:
             except Refused:
                 continue
         if not begun:
-            raise Refused("The story is being told already.")
+            raise Refused("The story is running already.")
         return _json({"said": "The story starts from the beginning."})
 
 
@@ -276,12 +276,12 @@ class _Missing(HTTPException):
     code = 404
 
 
-def _rows(parts: list[PartDone]) -> list[dict[str, Any]]:
+def _rows(parts: list[PartResult]) -> list[dict[str, Any]]:
     return [one.as_dict() for one in parts]
 
 
 def _body(*fields: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The request's JSON object with exactly these fields, and perhaps the optional ones."""
+    """Return the request's JSON object, which has exactly these fields, and perhaps the optional ones."""
     if request.mimetype != "application/json":
         raise _Unsupported("the body must be application/json")
     try:

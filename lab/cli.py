@@ -1,4 +1,4 @@
-"""The command line of the lab: which commands there are, and how one ends."""
+"""The command line of the lab: its commands and their exit codes."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ GROUPS = {
         "clean": "lab.stacks.foreign:clean",
     },
 }
-"""Every command by what it is for, and the function or group that carries it out. A module is imported when its command
-is asked for, because all of them take most of a second."""
+"""Commands by purpose, each with the function or group that carries it out. A module is imported only for its own
+command, because importing all of them takes most of a second."""
 PLACES = {name: place for group in GROUPS.values() for name, place in group.items()}
 RENAMED = {
     ("explain",): ("report", "--story"),
@@ -58,7 +58,7 @@ RENAMED = {
 }
 """Commands of 0.1, and the words that stand for them now; they work until 0.3."""
 RAW = {"redis": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
-"""Commands whose words go on unchanged, options and negative numbers included."""
+"""Commands whose words are passed on unchanged, options and negative numbers included."""
 
 
 class Grouped(TyperGroup):
@@ -81,7 +81,7 @@ class Grouped(TyperGroup):
 
 
 def build(names: Iterable[str] = PLACES) -> typer.Typer:
-    """The command line with these commands."""
+    """Return the command line with these commands."""
     app = typer.Typer(
         cls=Grouped,
         name="lab",
@@ -130,20 +130,22 @@ def doctor(
         ),
     ] = Path("runs/doctor"),
 ) -> None:
-    """Say what is missing on this machine, and how to fix it; with --scene whether a workshop could begin."""
+    """Show what is missing on this machine, and how to fix it; with --scene whether a workshop could begin."""
     from lab.scene.doctor import examine, outcome
 
     console = Console(markup=False, highlight=False)
 
     def say(result: CheckResult) -> None:
         mark = "ok  " if result.ok else "MISS" if result.needed else "opt "
-        console.print(f"{mark} {result.what}: {result.detail}", soft_wrap=True, markup=False)
+        console.print(f"{mark} {result.name}: {result.detail}", soft_wrap=True, markup=False)
 
     if scene:
         from lab.scene.rehearsal import rehearse
 
         may_begin = rehearse(out, say).may_begin
-        console.print(f"\n{'A workshop could begin.' if may_begin else 'Mend the lines marked MISS first.'}")
+        console.print(
+            f"\n{'A workshop could begin.' if may_begin else 'Repair the lines marked MISS first.'}"
+        )
         console.print(f"page: {out / 'doctor.html'}", soft_wrap=True)
         if not may_begin:
             raise typer.Exit(errors.STACK_BROKE)
@@ -170,7 +172,7 @@ def scene(
     healthy: Annotated[
         bool,
         typer.Option(
-            "--healthy", help="No incident: the cache is full, and all is well until you change something."
+            "--healthy", help="No incident: the cache is full, and p99 stays low until you change something."
         ),
     ] = False,
     prometheus_port: Annotated[
@@ -202,7 +204,9 @@ def main() -> int:
     """Entry point. From here on, Ctrl-C, SIGTERM and SIGHUP shut the lab down in order."""
     interruptions_raise()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a sign that the terminal lacks is shown as a question mark
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # a character that the terminal lacks is shown as a question mark
             stream.reconfigure(errors="replace")
     return run_command(sys.argv[1:])
 

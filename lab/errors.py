@@ -18,7 +18,7 @@ class UsageError(LabError):
 
 
 class Unfit(UsageError):
-    """The server, now that it runs, shows that it lacks what the scenario is made of; the message says what.
+    """The server, once started, turns out to lack a feature that the scenario needs; the message names it.
 
     `server`: its product and version.
     """
@@ -41,6 +41,6 @@ class NotFair(LabError):
 
 
 class Interrupted(LabError):
-    """The user pressed Ctrl-C; the message says what became of the work."""
+    """The user pressed Ctrl-C; the message says which results were kept."""
 
     exit_code = INTERRUPTED

@@ -13,5 +13,5 @@ _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u20
 
 
 def shown(text: str) -> str:
-    r"""The text with unsafe characters as ``\xNN`` or ``\uNNNN``."""
+    r"""Return the text with unsafe characters as ``\xNN`` or ``\uNNNN``."""
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -8,9 +8,9 @@ from pathlib import Path
 import jinja2
 
 
-@cache  # an environment keeps what it compiled: several pages are made of one template
+@cache  # an environment caches compiled templates, and several pages share one template
 def templates(folder: Path) -> jinja2.Environment:
-    """The Jinja environment for the templates of a folder."""
+    """Return the Jinja environment for the templates of a folder."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         autoescape=True,

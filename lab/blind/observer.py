@@ -18,7 +18,7 @@ from lab.errors import StackError
 from lab.results.probe_line import read_probe_line
 from lab.server.http import Locust, Storefront
 from lab.server.processes import tree_seconds, waits
-from lab.server.window import Snapshot
+from lab.server.window import InfoSnapshot
 from lab.stacks.base import Probe
 from loadtest.histogram import Histogram
 
@@ -151,7 +151,7 @@ class Observer:
         self.samples.append(sample)
         return sample
 
-    def _read_server(self) -> tuple[Snapshot, int]:
+    def _read_server(self) -> tuple[InfoSnapshot, int]:
         """Read the server's counters and the length of the list of price changes in one round trip."""
         sent_at = time.monotonic()
         try:
@@ -165,7 +165,7 @@ class Observer:
         fields = {name: value for section in sections for name, value in section.items()}
         micros = fields.get("server_time_usec")
         at = float(micros) / 1e6 if micros else time.time()
-        return Snapshot(at, fields, time.monotonic(), sent_at), int(queued)
+        return InfoSnapshot(at, fields, time.monotonic(), sent_at), int(queued)
 
     def _new_slow(self) -> tuple[tuple[str, int], ...]:
         entries = [entry for entry in self._scene.server.slowlog() if entry[0] not in self._seen_slow]

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from lab.server.figures import LEAST_GET_MS, TIMES_HEALTHY, Figures, Spent
-from lab.server.window import Snapshot, Window
+from lab.server.window import InfoSnapshot, Window
 from loadtest.histogram import Histogram
 
 LEAST_PAGE_MS, LEAST_OLDEST_S = 25.0, 2.0
@@ -74,7 +74,7 @@ class SessionSample:
     `changes_refused`, and `changes_queued` are in the list now.
     """
 
-    info: Snapshot
+    info: InfoSnapshot
     waited_s: float | None
     neighbours_s: float
     past_cache: float

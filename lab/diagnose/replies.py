@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lab.server.window import Clients
+from lab.server.window import ClientCounts
 from loadtest import info
 
 UNREADABLE = (ValueError, LookupError, TypeError)
@@ -97,11 +97,11 @@ def histograms(reply: Any) -> dict[str, dict[int, int]]:
     return by_command
 
 
-def clients(reply: Any) -> Clients:
+def clients(reply: Any) -> ClientCounts:
     """Parse CLIENT LIST: number of connections, number by last command, and bytes of unread replies."""
     rows = [dict(word.partition("=")[::2] for word in line.split()) for line in str(reply).splitlines()]
     busiest = Counter(row.get("cmd", "?").upper() for row in rows)
-    return Clients(len(rows), dict(busiest), sum(float(row.get("omem", 0)) for row in rows))
+    return ClientCounts(len(rows), dict(busiest), sum(float(row.get("omem", 0)) for row in rows))
 
 
 def events(reply: Any, since: int) -> dict[str, float]:

@@ -21,7 +21,7 @@ from lab.diagnose.questions import PROBES_PER_S, SETTINGS, Gone, Late, Questions
 from lab.errors import StackError, UsageError
 from lab.server.address import Address
 from lab.server.figures import OWN
-from lab.server.window import Clients, Snapshot, Window, at_least
+from lab.server.window import ClientCounts, InfoSnapshot, Window, at_least
 from loadtest import info
 
 EVERY_S = 1.0
@@ -112,7 +112,7 @@ class _WindowBuilder:
     def __init__(self, questions: Questions, address: Address, show_arguments: bool) -> None:
         self._questions, self._address, self._show_arguments = questions, address, show_arguments
         self.unseen: list[str] = []
-        self.snapshots: list[Snapshot] = []
+        self.snapshots: list[InfoSnapshot] = []
         self._incomplete = False
         try:
             self.snapshot()
@@ -156,7 +156,7 @@ class _WindowBuilder:
         for name in unreadable:
             self._add_unseen(f"INFO: {name[:40]} cannot be read")
         read_at = time.monotonic()
-        self.snapshots.append(Snapshot(server_time(fields), fields, read_at, sent_at))
+        self.snapshots.append(InfoSnapshot(server_time(fields), fields, read_at, sent_at))
 
     def watch(self, seconds: float, prober: Prober, progress: Progress) -> None:
         """Read INFO every second for `seconds`. Ends early when our commands hold the server, or no reply comes."""
@@ -245,7 +245,7 @@ class _WindowBuilder:
     def _histograms(self) -> dict[str, dict[int, int]]:
         return self._read("LATENCY HISTOGRAM", replies.histograms, "LATENCY", "HISTOGRAM") or {}
 
-    def _clients(self) -> Clients | None:
+    def _clients(self) -> ClientCounts | None:
         total = int(self.snapshots[-1].number("connected_clients"))
         if total > MOST_CLIENTS:
             self._add_unseen(

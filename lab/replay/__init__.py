@@ -1,4 +1,4 @@
-"""Recordings: what Prometheus and Tempo hold of an incident, saved to a folder and served again later."""
+"""Recordings: the data of an incident in Prometheus and Tempo, saved to a folder and served again later."""
 
 from lab.errors import StackError
 

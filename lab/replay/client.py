@@ -1,4 +1,4 @@
-"""An HTTP client for Prometheus or Tempo, with a one-line error for when the server does not answer."""
+"""An HTTP client for Prometheus or Tempo, with a one-line error if the server does not answer."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def send(self, method: str, path: str, **what: Any) -> httpx.Response:
-        """Send a request; return any answer, even a refusal. `what`: parameters, headers, content, as in httpx."""
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send a request; return any answer, even a refusal. `options`: parameters, headers, content, as in httpx."""
         try:
-            return self._http.request(method, path, **what)
+            return self._http.request(method, path, **options)
         except httpx.HTTPError as error:
             why = " ".join(str(error).split()) or type(error).__name__
             raise NoAnswer(f"{self.name} does not answer at {self.url} ({why}).") from error
 
 
 def refusal(answer: httpx.Response) -> str:
-    """Why a server refused: its own words on one line, or the status code if it gave none."""
+    """Return a server's reason for a refusal, on one line, or the status code if it gave none."""
     return " ".join(answer.text.split())[:200] or str(answer.status_code)

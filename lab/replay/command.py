@@ -40,8 +40,8 @@ def _record(folder: Path, minutes: float, max_mb: float) -> None:
         f"{', '.join(done.meta.servers) or 'no server'}; {counts['samples']:,} samples of {counts['series']:,} series, "
         f"{counts['traces']:,} traces, {counts['exemplars']:,} exemplars that lead to them"
     )
-    for what in done.meta.dropped:
-        print(f"left out (at most {max_mb:g} MB): {what}")
+    for item in done.meta.dropped:
+        print(f"left out (at most {max_mb:g} MB): {item}")
     print(f"bin/lab replay {folder} serves it.")
 
 
@@ -105,7 +105,7 @@ def replay(
 
 @contextmanager
 def _saying() -> Iterator[Say]:
-    """A status line on stderr that says what is being done, if stderr is a terminal."""
+    """Show the current step in a status line on stderr, if it is a terminal. Yields the function that sets it."""
     console = Console(stderr=True, markup=False, highlight=False)
     with console.status("") as status:
         yield status.update

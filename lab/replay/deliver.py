@@ -1,4 +1,4 @@
-"""Sends traces to a Tempo and checks that they can be found there: it does not show every trace that it accepts."""
+"""Sends traces to a Tempo and checks that they can be found there: it drops some that it accepts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lab.replay.tempo import Receiver, Tempo, spans
 
 SENT = ("sent", "sent again")
 SETTLED_S = 30.0
-"""How long to wait for traces to be found. Tempo keeps a trace in memory until no span has come for five seconds, and
+"""Seconds for which traces may stay unfound. Tempo keeps a trace in memory until no span has come for five seconds, and
 looks for such traces every five seconds. It removes those from memory and then writes them to disk; in between, for a
-second or less, they cannot be found. It also drops, without a word, what is over a limit. So a trace counts as
-delivered when a search lists it, because searches see only what is on disk; in 3.0 that takes six to twelve seconds."""
+second or less, they cannot be found. It also drops traces beyond a limit, without an error. So a trace counts as
+delivered when a search lists it, because searches find only traces on disk; in 3.0 that takes six to twelve seconds."""
 EVERY_S = 0.5
 MOST_LISTED = 10_000
 """More traces than any recording has: a search must not stop before it has listed all."""
@@ -55,6 +55,6 @@ def _awaited(
         if not missing or time.monotonic() > until:
             break
         time.sleep(EVERY_S)
-    # Ask for the rest by id, as an exemplar does: that finds what a search may leave out. It comes last because Tempo
-    # reads the whole trace for it.
+    # Request the rest by id, as an exemplar does: a search may leave traces out. This comes last because Tempo then
+    # reads the whole trace.
     return {trace_id: trace for trace_id, trace in missing.items() if not tempo.has(trace_id)}

@@ -11,11 +11,9 @@ from typing import Any
 from lab import ROOT
 from lab.errors import StackError
 
-NO_DOCKER = (
-    "there is no docker on this machine. Install Docker; what runs natively (`bin/lab run ID`) needs none."
-)
+NO_DOCKER = "there is no docker on this machine. Install Docker; native runs (`bin/lab run ID`) need none."
 NO_COMPOSE = (
-    "this docker has no compose plugin. Install Docker Compose v2; `bin/lab run ID` natively needs none."
+    "this docker has no compose plugin. Install Docker Compose v2; native runs (`bin/lab run ID`) need none."
 )
 DOCKER_S = 60.0
 
@@ -27,7 +25,7 @@ class Docker:
         self._folder = folder
 
     def ask(self, *words: str, seconds: float = DOCKER_S) -> str:
-        """The stdout of ``docker WORDS``. Raises `StackError` when docker is missing, fails or takes too long."""
+        """Return the stdout of `docker WORDS`. Raises `StackError` when docker is missing, fails or takes too long."""
         try:
             done = subprocess.run(
                 ["docker", *words],
@@ -51,21 +49,21 @@ class Docker:
 
 
 def rows(text: str) -> list[dict[str, Any]]:
-    """The rows that `docker compose ps` prints as JSON: one object a line, or before Compose 2.21 a single array."""
+    """Return the rows of `docker compose ps` in JSON: an object a line, or before Compose 2.21 a single array."""
     try:
         if text.lstrip().startswith("["):
             return list(json.loads(text))
         return [json.loads(line) for line in text.splitlines() if line.strip()]
     except ValueError as error:
-        raise StackError(f"docker compose ps says something unexpected: {error}") from error
+        raise StackError(f"docker compose ps prints something unexpected: {error}") from error
 
 
-def _complaint(words: tuple[str, ...], said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _complaint(words: tuple[str, ...], output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     if words[0] == "compose" and re.search(
-        r"not a docker command|unknown command|unknown (shorthand )?flag", said
+        r"not a docker command|unknown command|unknown (shorthand )?flag", output
     ):
         return NO_COMPOSE
-    if re.search(r"Cannot connect to the Docker daemon|permission denied|error during connect", said):
+    if re.search(r"Cannot connect to the Docker daemon|permission denied|error during connect", output):
         return f"docker does not answer: {lines[0]}"
     return f"docker {' '.join(words[:2])}: {lines[-1] if lines else 'failed without a message'}"

@@ -1,4 +1,4 @@
-"""Reading raw samples and exemplars out of Prometheus, and writing them into another one."""
+"""Reads raw samples and exemplars from a Prometheus, and writes them into another one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.replay.remotewrite import HEADERS, STALE, Batch, body
 
 SLICE_MS = 30_000
 """Samples are written in slices of this length, all series of one slice before the next slice: Prometheus accepts
-samples newer than those it has, and none that are much older."""
+samples newer than its own, and none that are much older."""
 SERIES_AT_ONCE = 2_000
 MISSED = 1.5
 """A gap of more steps than this means that a scrape was missed or the series was gone."""
@@ -32,16 +32,16 @@ class Prometheus(Client):
     name = "Prometheus"
 
     def version(self) -> str:
-        """Its version. Raises `StackError` when nothing answers, or another service."""
+        """Return its version. Raises `StackError` if no server, or another service, answers."""
         return str(self._ask("/api/v1/status/buildinfo")["version"])
 
     def names(self, start: float, end: float) -> list[str]:
-        """The names of metrics that it has between two times."""
+        """Return the names of metrics with samples between two times."""
         found = self._ask("/api/v1/label/__name__/values", start=start, end=end)
         return [str(name) for name in found]
 
     def series(self, name: str, start: float, end: float) -> list[Series]:
-        """All series of a metric, with every sample after `start` and up to `end` as it was scraped."""
+        """Return all series of a metric, with every sample after `start` and up to `end` as it was scraped."""
         quoted = name.replace("\\", "\\\\").replace('"', '\\"')
         query = f'{{__name__="{quoted}"}}[{max(1, round((end - start) * 1000))}ms]'
         found = self._ask("/api/v1/query", query=query, time=f"{end:.3f}")["result"]
@@ -56,7 +56,7 @@ class Prometheus(Client):
         ]
 
     def exemplars(self, start: float, end: float) -> dict[tuple[tuple[str, str], ...], list[Exemplar]]:
-        """Labels of a series → its exemplars in the order of time."""
+        """Return labels of a series → its exemplars in the order of time."""
         rows = self._ask(
             "/api/v1/query_exemplars", query='{__name__=~".+"}', start=f"{start:.3f}", end=f"{end:.3f}"
         )
@@ -76,7 +76,7 @@ class Prometheus(Client):
         try:
             content = answer.json()
         except ValueError:
-            raise NoAnswer(f"what answers at {self.url} is not Prometheus.") from None
+            raise NoAnswer(f"the service at {self.url} is not Prometheus.") from None
         if not isinstance(content, dict) or content.get("status") != "success":
             why = content.get("error", "") if isinstance(content, dict) else ""
             raise StackError(f"Prometheus at {self.url} refuses {path}: {why or answer.status_code}.")
@@ -90,12 +90,12 @@ class Prometheus(Client):
 
 
 def key(labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """Labels as a key for a dictionary, sorted by name."""
+    """Return labels as a key for a dictionary, sorted by name."""
     return tuple(sorted(labels.items()))
 
 
 def usual_step_ms(series: list[Series]) -> int:
-    """The usual distance of samples in ms: the median of all series' medians; 0 if no series has two samples."""
+    """Return the usual distance of samples in ms: the median of all series' medians; 0 if no series has two samples."""
     steps = [_step_ms(one.times, 0) for one in series if len(one.times) > 1]
     return round(statistics.median(steps)) if steps else 0
 
@@ -129,7 +129,7 @@ def _step_ms(times: list[int], otherwise: int) -> int:
 
 
 def push(series: list[Series], prometheus: Prometheus, progress: Callable[[float], None]) -> int:
-    """Write all series, oldest samples first; return how many samples. `progress` is called with the share done."""
+    """Write all series, oldest samples first. Returns the number of samples. `progress` gets the share done."""
     start = min(one.times[0] for one in series if one.times)
     end = max(one.times[-1] for one in series if one.times)
     pushed = 0
@@ -143,7 +143,7 @@ def push(series: list[Series], prometheus: Prometheus, progress: Callable[[float
 
 
 def _slices(series: list[Series], places: list[list[int]], until: int) -> Iterator[list[Batch]]:
-    """Yield what is left before `until`, some series at a time; `places` notes how far each is done."""
+    """Yield the remaining samples before `until`, some series at a time; `places` has each series' position."""
     batches: list[Batch] = []
     for one, place in zip(series, places, strict=True):
         at, seen = place

@@ -1,4 +1,4 @@
-"""`lab replay --record`: the last minutes of the running scene, from Prometheus and Tempo into a folder."""
+"""`lab replay --record`: saves the last minutes of the running scene, from Prometheus and Tempo, to a folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_TRACES = 400
 SLOWEST = 40
 META_BYTES = 4_000
 TRACE_LABELS = ("trace_id", "traceID")
-"""Labels of an exemplar that may hold its trace id: the first is our application's, the second Tempo's."""
+"""Labels of an exemplar that may have its trace id: the application's, and Tempo's."""
 WORD = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 Say = Callable[[str], None]
@@ -48,7 +48,7 @@ def record(
     """Record the minutes before `end` (now, if left out) into an empty folder.
 
     Raises `UsageError` when the folder is not empty or `max_mb` is too small, `StackError` when Prometheus or Tempo
-    does not answer or there are no samples, `Interrupted` after Ctrl-C. The folder is then as it was before: part of a
+    does not answer or there are no samples, `Interrupted` after Ctrl-C. The folder is then unchanged: part of a
     recording is of no use, and the same command can be tried again.
     """
     made = _make(folder)
@@ -88,14 +88,14 @@ def _record(
         say(f"traces: {number} of {len(wanted)}")
         try:
             found = tempo.trace(trace_id)
-        except NoAnswer:  # long traces cost Tempo much memory; what it gave so far is worth keeping
+        except NoAnswer:  # long traces cost Tempo much memory; the traces so far are kept
             silent = [f"traces, because Tempo stopped answering: {len(wanted) - number + 1} of {len(wanted)}"]
             break
         if found:
             traces[trace_id] = found
     say("writing")
-    series, kept, dropped = fit(series, exemplars, traces, max_mb * MB - META_BYTES)
-    metrics, packed = pack_metrics(series), pack_traces(kept.values())
+    series, fitting, dropped = fit(series, exemplars, traces, max_mb * MB - META_BYTES)
+    metrics, packed = pack_metrics(series), pack_traces(fitting.values())
     meta = Meta(
         start=max(start, first),
         end=end,
@@ -108,7 +108,7 @@ def _record(
             "series": len(series),
             "samples": sum(len(one.times) for one in series),
             "exemplars": sum(len(one.exemplars) for one in series),
-            "traces": len(kept),
+            "traces": len(fitting),
         },
         dropped=[*silent, *dropped],
     )
@@ -150,7 +150,7 @@ def choose(exemplars: dict[tuple[tuple[str, str], ...], list[Exemplar]], most: i
 
 
 def trace_of(exemplar: Exemplar) -> str:
-    """The id of the trace that an exemplar leads to; empty if none."""
+    """Return the id of an exemplar's trace; empty if it has none."""
     return next((padded(exemplar.labels[name]) for name in TRACE_LABELS if name in exemplar.labels), "")
 
 
@@ -160,20 +160,19 @@ def fit(
     traces: dict[str, bytes],
     most: float,
 ) -> tuple[list[Series], dict[str, bytes], list[str]]:
-    """Cut series and traces down to at most `most` bytes; return them and what was left out, in words.
+    """Cut series and traces down to `most` bytes. Returns both, and sentences on the parts left out.
 
     Traces are left out first, beginning with the last chosen; then metrics that no dashboard and no rule uses. An
-    exemplar is left out with its trace: a dot that leads nowhere is worse than none. Raises `UsageError` when that is
-    not enough.
+    exemplar is left out with its trace, because its link would lead nowhere. Raises `UsageError` if that is not enough.
     """
     dropped = []
     size = len(pack_metrics(series))
     if size > most:
         used = names_in_use()
-        kept = [one for one in series if one.name in used]
-        gone = len({one.name for one in series} - {one.name for one in kept})
+        used_series = [one for one in series if one.name in used]
+        gone = len({one.name for one in series} - {one.name for one in used_series})
         dropped.append(f"metrics that no dashboard and no rule uses: {gone}")
-        series, size = kept, len(pack_metrics(kept))
+        series, size = used_series, len(pack_metrics(used_series))
     if size > most or not series:
         raise UsageError(
             f"the samples alone need {size / MB:.1f} MB: raise --max-mb, or record fewer --minutes."
@@ -191,13 +190,13 @@ def _most_that_fit(
     traces: dict[str, bytes],
     most: float,
 ) -> int:
-    """About how many traces fit, by bisection: what a trace adds is known only after compressing all together."""
+    """Return about how many traces fit, by bisection: a trace's share of the compressed size is not known alone."""
     ids = list(traces)
 
     def fits(number: int) -> bool:
-        kept = {trace: traces[trace] for trace in ids[:number]}
-        metrics = pack_metrics(_with_exemplars(series, exemplars, kept))
-        return len(metrics) + len(pack_traces(kept.values())) <= most
+        tried = {trace: traces[trace] for trace in ids[:number]}
+        metrics = pack_metrics(_with_exemplars(series, exemplars, tried))
+        return len(metrics) + len(pack_traces(tried.values())) <= most
 
     if fits(len(ids)):
         return len(ids)
@@ -224,7 +223,7 @@ def _with_exemplars(
 
 
 def names_in_use(root: Path = ROOT) -> set[str]:
-    """Every word in dashboards and rules: the metrics that they use are among them."""
+    """Return every word in dashboards and rules: the metrics that they use are among them."""
     files = [
         *(root / "grafana" / "dashboards").glob("*.json"),
         *(root / "prometheus" / "rules").glob("*.yml"),

@@ -1,11 +1,11 @@
-"""A recording's folder: what an incident left in Prometheus and Tempo, small enough to be passed on.
+"""A recording's folder: the data of an incident in Prometheus and Tempo, small enough to be passed on.
 
-meta.json    the period, the versions, how much of what there is, and what was left out
+meta.json    the period, the versions, the counts, and the parts left out
 metrics.gz   a JSON line for each series: its labels, times, values and exemplars
 traces.gz    traces one after the other: four bytes of length (big-endian), then an OTLP message `TracesData`
 
 Times (ms) are written as the first time and then differences. So are the values of a series if all of them are whole
-numbers: most counters then become rows of equal small numbers, of which gzip leaves next to nothing. Other values keep
+numbers: most counters then become rows of equal small numbers, which gzip shrinks to next to nothing. Other values keep
 thirteen significant digits, enough for a point in time to the millisecond.
 """
 
@@ -41,7 +41,7 @@ DAMAGED = (
     zlib.error,
     struct.error,
 )
-"""What reading a damaged file may raise."""
+"""Errors that reading a damaged file may raise."""
 MOST_BYTES = 1 << 27
 """Neither file may unpack to more: some kilobytes can hold gigabytes, which take about 18 times as much memory as
 lists of numbers. (The cold case unpacks to 27 MB.)"""
@@ -49,7 +49,7 @@ lists of numbers. (The cold case unpacks to 27 MB.)"""
 
 @dataclass(frozen=True)
 class Exemplar:
-    """One measured value with the labels that lead to its trace."""
+    """A measured value with the labels that lead to its trace."""
 
     t_ms: int
     value: float
@@ -58,7 +58,7 @@ class Exemplar:
 
 @dataclass
 class Series:
-    """One series: labels (with `__name__`), times in ms since 1970, values."""
+    """A series of Prometheus: labels (with `__name__`), times in ms since 1970, values."""
 
     labels: dict[str, str]
     times: list[int]
@@ -73,7 +73,7 @@ class Series:
 
 @dataclass
 class Meta:
-    """What is known about a recording. `start`, `end`: unix seconds; `step_s`: the usual distance of samples."""
+    """A recording's metadata. `start`, `end`: unix seconds; `step_s`: the usual distance of samples."""
 
     start: float
     end: float
@@ -87,7 +87,7 @@ class Meta:
 
 @dataclass
 class Recording:
-    """Everything in a recording's folder; a trace is the bytes of an OTLP message."""
+    """The content of a recording's folder; a trace is the bytes of an OTLP message."""
 
     meta: Meta
     series: list[Series]
@@ -95,13 +95,13 @@ class Recording:
 
 
 def pack_metrics(series: Iterable[Series]) -> bytes:
-    """The content of metrics.gz."""
+    """Return the content of metrics.gz."""
     lines = (json.dumps(_line(one), separators=(",", ":")) for one in series)
     return gzip.compress("\n".join(lines).encode(), 9, mtime=0)
 
 
 def pack_traces(traces: Iterable[bytes]) -> bytes:
-    """The content of traces.gz."""
+    """Return the content of traces.gz."""
     return gzip.compress(b"".join(LENGTH.pack(len(trace)) + trace for trace in traces), 9, mtime=0)
 
 
@@ -116,13 +116,13 @@ def write(folder: Path, meta: Meta, metrics: bytes, traces: bytes) -> None:
 
 
 def discard(folder: Path) -> None:
-    """Remove what `write` has written, or begun to write."""
+    """Remove the files of `write`, also unfinished ones."""
     for name in (META, METRICS, TRACES):
         (folder / name).unlink(missing_ok=True)
 
 
 def read(folder: Path) -> Recording:
-    """Read a recording back. Raises `UsageError` when the folder is not a recording, or is damaged."""
+    """Read a recording. Raises `UsageError` when the folder is not a recording, or is damaged."""
     try:
         raw = parse((folder / META).read_text())
         packed = [(folder / name).read_bytes() for name in (METRICS, TRACES)]
@@ -155,7 +155,7 @@ def read(folder: Path) -> Recording:
 
 
 def _unpacked(packed: bytes) -> bytes:
-    """The content of a gzip file. Raises `ValueError` if it has more than `MOST_BYTES`, and what `gzip` raises."""
+    """Return the content of a gzip file. Raises `ValueError` beyond `MOST_BYTES`, and the errors of `gzip`."""
     with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:

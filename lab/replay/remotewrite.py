@@ -49,14 +49,14 @@ def _write_request() -> Any:
     file = descriptor_pb2.FileDescriptorProto(name="remote.proto", package="prometheus", syntax="proto3")
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
-        for field, number, kind, of in fields:
-            label = _Field.LABEL_REPEATED if of else _Field.LABEL_OPTIONAL
+        for field, number, kind, message_type in fields:
+            label = _Field.LABEL_REPEATED if message_type else _Field.LABEL_OPTIONAL
             message.field.add(
                 name=field,
                 number=number,
                 type=kind,
                 label=label,
-                type_name=f".prometheus.{of}" if of else None,
+                type_name=f".prometheus.{message_type}" if message_type else None,
             )
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
@@ -70,7 +70,7 @@ Batch = tuple[dict[str, str], list[tuple[int, float]], list[Exemplar]]
 
 
 def body(batches: Iterable[Batch]) -> bytes:
-    """The body of a request. Labels are sorted by name, as Prometheus requires."""
+    """Return the body of a request. Labels are sorted by name, as Prometheus requires."""
     request = WriteRequest()
     for labels, samples, exemplars in batches:
         series = request.timeseries.add()
@@ -89,7 +89,7 @@ def _label(into: Any, labels: dict[str, str]) -> None:
 
 
 def snappy(content: bytes) -> bytes:
-    """Snappy's block format without compression: the length as a varint, then literals."""
+    """Return content in Snappy's block format without compression: the length as a varint, then literals."""
     parts, length = [], len(content)
     head = bytearray()
     while length >= 0x80:

@@ -1,4 +1,4 @@
-"""`bin/lab replay`: a recording served again by Prometheus, Tempo and Grafana, as if it had ended a moment ago."""
+"""`bin/lab replay`: serves a recording in Prometheus, Tempo and Grafana, as if it had ended a moment ago."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Served:
-    """What is being served, and from when to when (unix seconds). `missing`: ids of traces that cannot be found."""
+    """The served data and its period (unix seconds). `missing`: ids of traces that cannot be found."""
 
     start: float
     end: float
@@ -48,22 +48,22 @@ class Served:
 
 
 def settings() -> dict[str, str]:
-    """Ports and images from .env; the environment overrides it."""
+    """Return ports and images from .env; the environment overrides it."""
     return {**(read_env_file(ROOT / ".env") or {}), **os.environ}
 
 
 def address(port: str) -> str:
-    """URL of a published port named in .env. Raises `UsageError` when .env does not name it."""
+    """Return the URL of a published port named in .env. Raises `UsageError` when .env does not name it."""
     number = settings().get(port, "")
     if not number.isdigit():
-        raise UsageError(f".env does not say which port {port} is: git checkout .env brings it back.")
+        raise UsageError(f".env does not set {port}: git checkout .env brings it back.")
     return f"http://127.0.0.1:{number}"
 
 
 def replay(recording: Recording, docker: Docker, say: Say) -> tuple[Served, dict[str, int]]:
-    """Start the three services afresh and fill them; return what they serve, and the bytes of memory that each takes.
+    """Start the three services and fill them. Returns the served data, and each service's bytes of memory.
 
-    Raises `UsageError` when a replay is being served already. After any other error, Ctrl-C included, they are taken
+    Raises `UsageError` if a replay is running already. After any other error, Ctrl-C included, the services are taken
     down again.
     """
     say("asking Docker whether a replay runs")
@@ -101,9 +101,9 @@ def replay(recording: Recording, docker: Docker, say: Say) -> tuple[Served, dict
 
 @contextmanager
 def left_out(docker: Docker) -> Iterator[list[str]]:
-    """The options of `docker compose` that name an overlay without what this engine refuses; none where it takes all.
+    """Yield the options of `docker compose` for an overlay without the settings that this engine refuses.
 
-    The overlay is a file that ends with the context. Raises `StackError` when docker fails.
+    Empty if it refuses none. The file is removed at the end. Raises `StackError` when docker fails.
     """
     found = engine.detect()
     text = ""
@@ -144,27 +144,27 @@ def fill(
 
 
 def running(docker: Docker) -> bool:
-    """Return whether containers of a replay exist."""
+    """Return True if containers of a replay exist."""
     return bool(rows(docker.ask("compose", *FILES, "ps", "--all", "--format", "json")))
 
 
 def down(docker: Docker) -> None:
-    """Take down whatever a replay has started: containers, volumes, network."""
+    """Remove a replay's containers, volumes and network."""
     docker.ask("compose", *FILES, "down", "--volumes", "--remove-orphans", seconds=UP_S)
 
 
 def memory(docker: Docker) -> dict[str, int]:
-    """Bytes of memory in use, by service."""
+    """Return the bytes of memory in use by service."""
     service = {
         str(row["ID"])[:ID_LENGTH]: str(row["Service"])
         for row in rows(docker.ask("compose", *FILES, "ps", "--format", "json"))
     }
-    said = docker.ask("stats", "--no-stream", "--format", MEMORY, *service)
-    return {service[id_]: taken for id_, taken in memory_by_id(said).items()}
+    output = docker.ask("stats", "--no-stream", "--format", MEMORY, *service)
+    return {service[id_]: taken for id_, taken in memory_by_id(output).items()}
 
 
 def dashboards(served: Served, root: Path = ROOT) -> list[tuple[str, str]]:
-    """Title and address of every dashboard; the address holds the recording's period, so it works tomorrow, too."""
+    """Return title and address of every dashboard. The address has the recording's period, and so stays valid."""
     begin, end = round((served.start - MARGIN_S) * 1000), round(served.end * 1000)
     grafana = address("GRAFANA_PORT")
     found = [

@@ -1,4 +1,4 @@
-"""Reading traces out of Tempo, and writing them into another one by OTLP."""
+"""Reads traces from a Tempo, and writes them into another one by OTLP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Tempo(Client):
     name = "Tempo"
 
     def version(self) -> str:
-        """Its version; empty if it does not tell. Raises `StackError` when nothing answers."""
+        """Return its version; empty if it reports none. Raises `StackError` if it does not answer."""
         answer = self._ask("/api/status/buildinfo")
         try:
             return str(answer.json()["version"]) if answer.is_success else ""
@@ -32,7 +32,7 @@ class Tempo(Client):
             return ""
 
     def slowest(self, start: float, end: float, number: int) -> list[str]:
-        """Ids of the slowest traces that a search between two times finds, the slowest first."""
+        """Return the ids of the slowest traces that a search between two times finds, the slowest first."""
         found: dict[str, float] = {}
         for least in ("1s", "100ms", "1us"):
             answer = self._ask(
@@ -54,7 +54,7 @@ class Tempo(Client):
         return sorted(found, key=lambda trace: -found[trace])[:number]
 
     def listed(self, start: float, end: float, number: int) -> set[str]:
-        """Ids of traces that one search between two times finds, at most `number`; none if Tempo refuses."""
+        """Return the ids of traces that one search between two times finds, at most `number`; empty after a refusal."""
         parameters = {"start": int(start), "end": int(end) + 1, "limit": number, "spss": 1}
         answer = self._ask("/api/search", parameters=parameters)
         try:
@@ -63,11 +63,11 @@ class Tempo(Client):
             return set()
 
     def has(self, trace_id: str) -> bool:
-        """Return whether Tempo finds this trace by its id, so that its exemplars lead somewhere."""
+        """Return True if Tempo finds this trace by its id, as the link of an exemplar does."""
         return self._ask(f"/api/traces/{trace_id}", PROTOBUF).is_success
 
     def trace(self, trace_id: str) -> bytes | None:
-        """A trace as an OTLP message; None if Tempo does not have it."""
+        """Return a trace as an OTLP message; None if Tempo does not have it."""
         answer = self._ask(f"/api/traces/{trace_id}", f"{PROTOBUF}, application/json;q=0.5")
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
@@ -92,7 +92,7 @@ class Tempo(Client):
 
 
 class Receiver(Client):
-    """The endpoint by which a Tempo takes traces: OTLP over HTTP."""
+    """The endpoint at which a Tempo receives traces: OTLP over HTTP."""
 
     name = "Tempo"
 
@@ -120,12 +120,12 @@ class Receiver(Client):
 
 
 def padded(trace_id: str) -> str:
-    """A trace's id with all 32 digits: Tempo leaves out zeros in front."""
+    """Return a trace's id with all 32 digits: Tempo leaves out zeros in front."""
     return trace_id.zfill(32)
 
 
 def shifted(trace: bytes, by_ms: int) -> TracesData:
-    """A trace moved in time. Raises `ValueError` when the bytes are no trace."""
+    """Return a trace moved in time. Raises `ValueError` when the bytes are no trace."""
     try:
         message: TracesData = TracesData.FromString(trace)
     except Exception as error:  # protobuf's DecodeError, which has no common base with anything
@@ -140,7 +140,7 @@ def shifted(trace: bytes, by_ms: int) -> TracesData:
 
 
 def spans(trace: TracesData) -> Iterator[Span]:
-    """Every span of a trace."""
+    """Yield every span of a trace."""
     return (
         span for resource in trace.resource_spans for scope in resource.scope_spans for span in scope.spans
     )

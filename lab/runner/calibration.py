@@ -1,4 +1,4 @@
-"""Calibration: what a scanned key costs this server on this machine, and what follows from it.
+"""Calibration: measures the cost of a scanned key on this server and machine, and plans the event rate from it.
 
 The server's main thread is busy a share U = U₀ + λ · P · N · c of the time: λ events a second, P patterns for
 each, N keys, c seconds of its CPU for each key visited. It saturates where U = 1: at N* = (1 - U₀) / (λ · P · c)
@@ -9,11 +9,11 @@ on a fast one.
 c is measured at the wanted N*, not at a small N, because it is not constant. A key costs more once the
 keyspace has outgrown the processor's caches (one run here: 0.15 µs at 32 000 keys, 0.22 at 105 000, 0.26 at
 195 000), so a knee extrapolated from few keys comes out far too high. c is measured through the real
-invalidator and beside the run's own reads, because back-to-back scans of an otherwise idle machine keep the
+invalidator and during the run's own reads, because back-to-back scans of an otherwise idle machine keep the
 keyspace in the caches and look cheaper. It is taken from the server's CPU time, not from the clock, so that
 moments in which the machine did something else do not count.
 
-Calibration only plans the knee. The prediction that a run tests is made anew at each plateau (`predict`), from c
+Calibration only plans the knee. The prediction that a run tests is made again at each plateau (`predict`), from c
 measured just before and just after the plateau, at three quarters of the load. The reason is that c also changes with
 time. Most of it is waiting for memory, and on a machine shared with strangers that was seen to change by a third within
 five seconds and by 1.8 times within two minutes, while the core's own speed stayed within 3 % and no counter showed it.
@@ -38,14 +38,14 @@ from lab.stacks.base import Stack
 BUSY_SHARE = 0.5
 SAMPLE_SHARE = 0.75
 EVENTS_SEEN = 2.5
-"""Events that are waited for where they are rare. They come evenly, the first when one is due: so two come."""
+"""Mean number of events in a measurement of rare events. They come evenly, so at least two come."""
 STRAGGLER_S = 0.1
-"""Seconds until a request that was on its way when the load stopped has become an event."""
+"""Seconds until a request under way at the load's end has become an event."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The result. Times in µs or seconds as named; `ping_floor_us` is the idle server's median round trip."""
+    """The result of calibration. Units as named; `ping_floor_us` is the idle server's median round trip."""
 
     ping_floor_us: float
     base_utilisation: float
@@ -57,12 +57,12 @@ class Calibration:
     seconds: float
 
     def as_dict(self) -> dict[str, float]:
-        """For run.json."""
+        """Return the fields for run.json."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
-class Mark:
+class IdleCounters:
     """The server's counters and the number of finished events, at a moment when no event is under way."""
 
     server: Snapshot
@@ -90,7 +90,7 @@ class Calibrator:
     def calibrate(self, wanted_knee: int, window_s: float, say: Callable[[str], None]) -> Calibration:
         """Measure, and solve for the event rate that saturates the server at `wanted_knee` keys.
 
-        Raises `StackError` when the server does not tell its CPU time, or nothing was scanned.
+        Raises `StackError` if the server does not report its CPU time, or nothing was scanned.
         """
         began = time.monotonic()
         stack, scenario = self._stack, self._scenario
@@ -107,7 +107,7 @@ class Calibrator:
         one_scan_us = stack.server.scan_cost_us(absent_pattern(stack.key_prefix), scenario.scan_count, 0.3)
         first_guess = BUSY_SHARE * idle.threads / (PATTERNS_PER_EVENT * one_scan_us / 1e6)
         say(f"calibrating: {first_guess:.1f} events a second for {window_s:g} s")
-        cost, held = self._cost(first_guess, window_s)
+        cost, keys = self._cost(first_guess, window_s)
         if cost <= 0:
             raise StackError(
                 "calibration saw no work in the server: the machine is too busy to measure. Try again."
@@ -115,28 +115,28 @@ class Calibrator:
         return Calibration(
             ping_floor_us=statistics.median(ping),
             base_utilisation=self._base,
-            keys=held,
+            keys=keys,
             cost_alone_us_per_key=one_scan_us / idle.keys,
             cost_us_per_key=cost * 1e6,
-            events_per_second=saturating_events(self._base, held, cost),
-            planned_knee_keys=float(held),
+            events_per_second=saturating_events(self._base, keys, cost),
+            planned_knee_keys=float(keys),
             seconds=time.monotonic() - began,
         )
 
     def predict(self, events_per_second: float, window_s: float) -> float:
-        """The demand (1 is all the server can do) of an event rate at the keys held now, measured at `SAMPLE_SHARE`.
+        """Return the demand (1 saturates the server) of an event rate at the current keys, measured at `SAMPLE_SHARE`.
 
-        If nothing is scanned, the events' work is so small that it may drown in the base load. The demand can then come
-        out slightly below that load.
+        If nothing is scanned, the events' work is small against the base load. The demand can then be slightly below
+        that load.
         """
-        cost, held = self._cost(SAMPLE_SHARE * events_per_second, window_s)
-        return demand(self._base, events_per_second, held, cost)
+        cost, keys = self._cost(SAMPLE_SHARE * events_per_second, window_s)
+        return demand(self._base, events_per_second, keys, cost)
 
     def _cost(self, events_per_second: float, window_s: float) -> tuple[float, int]:
-        """The server's CPU seconds per key visited at that event rate, and the keys held.
+        """Return the server's CPU seconds per visited key at that event rate, and the number of keys.
 
-        It lasts `window_s`, or longer where events are rare (`EVENTS_SEEN`). It measures from one empty queue to the
-        next, so that every event counted was served wholly in between.
+        Takes `window_s`, or longer if events are rare (`EVENTS_SEEN`). It measures from one empty queue to the
+        next, so that every counted event was served wholly in between.
         """
         before = self.mark()
         self._load(events_per_second)
@@ -144,16 +144,16 @@ class Calibrator:
         self._load(0.0)
         self._pause(STRAGGLER_S)
         after = self.mark()
-        held = after.server.keys
-        return self.event_cost(before, after) / (PATTERNS_PER_EVENT * held) if held else 0.0, held
+        keys = after.server.keys
+        return self.event_cost(before, after) / (PATTERNS_PER_EVENT * keys) if keys else 0.0, keys
 
-    def mark(self) -> Mark:
-        """Wait until no event is under way; the counters then."""
+    def mark(self) -> IdleCounters:
+        """Wait until no event is under way. Returns the counters of that moment."""
         self._drain()
-        return Mark(self._stack.server.snapshot(), self._stack.observe().finished)
+        return IdleCounters(self._stack.server.snapshot(), self._stack.observe().finished)
 
-    def event_cost(self, before: Mark, after: Mark) -> float:
-        """The server's CPU seconds for each event between two marks, without the base load of the reads.
+    def event_cost(self, before: IdleCounters, after: IdleCounters) -> float:
+        """Return the server's CPU seconds for each event between two marks, without the base load of the reads.
 
         Raises `StackError` when no event was finished.
         """
@@ -171,5 +171,5 @@ class Calibrator:
 
 def _busy(before: Snapshot, after: Snapshot) -> float:
     if before.main_thread_s is None or after.main_thread_s is None:
-        raise StackError("this server does not tell its CPU time, which calibration needs.")
+        raise StackError("this server does not report its CPU time, which calibration needs.")
     return (after.main_thread_s - before.main_thread_s) / (after.at - before.at)

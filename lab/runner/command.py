@@ -23,7 +23,7 @@ from lab.server.servers import SERVERS, STACKS, add_servers
 MOST_COUNT = 10_000_000
 """The storefront's own bound (`app.settings`)."""
 ALL = "all"
-"""Given in place of a scenario's id, it stands for all scenarios; of a server's name, for every server here."""
+"""The word for all scenarios in place of a scenario's id, and for every server here in place of a server's name."""
 
 
 def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
@@ -94,7 +94,7 @@ def run(
         bool,
         typer.Option(
             "--spoilers",
-            help="Tell the cause: first the whole incident, then phases by name, nothing folded.",
+            help="Show the cause: first the whole incident, then phases by name, nothing folded.",
         ),
     ] = False,
 ) -> None:
@@ -132,13 +132,13 @@ def run(
         raise UsageError("--url names a server that already runs: leave out --server and --port.")
     if url is not None and stack != NATIVE:
         raise UsageError(f"--url is for the native stack: leave --stack {stack} out.")
-    asked_for = scenarios.find(scenario)
+    wanted = scenarios.find(scenario)
     console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
     route = route_to(read_address(url, called="--url")) if url is not None else None
     if route:
         _ask_first(route, yes)
     request = Request(
-        asked_for,
+        wanted,
         server,
         pace,
         keys,
@@ -171,7 +171,7 @@ def report(
         bool,
         typer.Option(
             "--story",
-            help="Tell it in plain sentences: what rose with what, where the time went, what it refutes.",
+            help="Explain it in plain sentences: what rose with what, where the time went, what it refutes.",
         ),
     ] = False,
     out: Annotated[
@@ -187,7 +187,7 @@ def report(
     """Judge a run folder again and redraw its report, or put several runs side by side."""
     if len(folders) > 1:
         if story:
-            raise UsageError("--story tells one run: name one run folder.")
+            raise UsageError("--story explains one run: name one run folder.")
         _compare(folders, out, spoilers)
         return
     if story:
@@ -223,14 +223,14 @@ def _compare(folders: list[Path], out: Path, spoilers: bool) -> None:
 
 
 def _enter(scenario: str, server: str | None, pace: str, stack: str, seed: int, out: Path | None) -> None:
-    """Carry out this command in the container `lab`. Raises `UsageError` for what it would refuse.
+    """Carry out this command in the container `lab`. Raises `UsageError` for arguments that it would refuse.
 
-    It writes its folder where this machine finds it, too: below runs/.
+    The run folder is below runs/, which the container shares with this machine.
     """
     from lab.runner.run import Request, check_names
 
-    asked = next(iter(scenarios.catalogue().values())) if scenario == ALL else scenarios.find(scenario)
-    check_names(Request(asked, server, pace, None, seed, out, stack=stack))
+    wanted = next(iter(scenarios.catalogue().values())) if scenario == ALL else scenarios.find(scenario)
+    check_names(Request(wanted, server, pace, None, seed, out, stack=stack))
     if out is not None and (out.is_absolute() or not (ROOT / out).resolve().is_relative_to(ROOT / "runs")):
         raise UsageError(f"--stack compose writes below runs/ only: --out runs/{out.name}, not {out}.")
     inside.enter(sys.argv[1:])
@@ -247,7 +247,7 @@ def _run_all(
     despite_noise: bool,
     as_json: bool,
 ) -> int:
-    """Run the scenarios on one server, one after the other; return the exit code of the whole series."""
+    """Run the scenarios on one server, one after the other. Returns the exit code of the whole series."""
     from lab.report import write_report, write_summary
     from lab.runner.live import LiveDisplay
     from lab.runner.run import Request
@@ -292,7 +292,7 @@ def _run_everywhere(
     spoilers: bool,
     despite_noise: bool,
 ) -> int:
-    """Run a scenario on every server that is here, and put the runs side by side; return the exit code of the whole."""
+    """Run a scenario on every server here, and put the runs side by side. Returns the exit code of the whole."""
     from lab.report import write_comparison, write_report, write_summary
     from lab.report.comparison import side_by_side
     from lab.runner.everywhere import run_everywhere
@@ -300,12 +300,12 @@ def _run_everywhere(
     from lab.runner.run import Request
     from lab.runner.series import Pages
 
-    asked_for = scenarios.find(scenario)
+    wanted = scenarios.find(scenario)
     console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
     folder, finished, code = run_everywhere(
-        asked_for,
+        wanted,
         lambda name, place: Request(
-            asked_for,
+            wanted,
             name,
             pace,
             keys,
@@ -335,9 +335,7 @@ def _ask_first(route: Route, yes: bool) -> None:
     if yes or not keys:
         return
     if not sys.stdin.isatty():
-        raise UsageError(
-            f"{route.shown} holds {keys:,} keys. If the lab may write its own keys beside them, add --yes."
-        )
+        raise UsageError(f"{route.shown} holds {keys:,} keys. If the lab may add its own keys, add --yes.")
     print(
         f"{route.shown} holds {keys:,} keys. The lab will saturate this server, write keys that begin with "
         "'latency-lab', and remove only those.",

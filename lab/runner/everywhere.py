@@ -17,9 +17,9 @@ from lab.server.servers import SERVERS
 
 
 def servers_here(scenario: Scenario, say: Callable[[str], None]) -> list[str]:
-    """The servers that can run a scenario here. `say` names each other one, with the reason, in one line.
+    """Return the servers that can run a scenario here. `say` gets a line on each other one, with the reason.
 
-    Raises `StackError` when there is none.
+    Raises `StackError` if there is none.
     """
     found = []
     for name, server in SERVERS.items():
@@ -45,7 +45,7 @@ def run_everywhere(
     """Run a scenario on every server; a run that breaks does not end the others.
 
     Returns the folder, the finished runs, and the exit code of the whole. `request` makes the request for one server
-    and its folder; `say` announces each run and tells what it found.
+    and its folder; `say` announces each run and its outcome.
     """
     names = servers_here(scenario, say)
     folder = make_folder(out) if out else new_folder(f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{scenario.id}-all")
@@ -58,6 +58,6 @@ def run_everywhere(
             say(f"{name} is left out. {error}")
             continue
         codes.append(entry.exit_code)
-        say(f"{name}: {entry.verdict}. {entry.said}")
+        say(f"{name}: {entry.verdict}. {entry.outcome}")
     finished = [Run(folder / name) for name in names if (folder / name / "result.json").is_file()]
     return folder, finished, worst(codes)

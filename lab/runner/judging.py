@@ -1,4 +1,4 @@
-"""Judges a run folder by what the lab knows of its scenario. Only this module looks it up."""
+"""Judges a run folder by its scenario. Only this module looks the scenario up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.results.folder import Run
 
 
 def terms_of(run: Run) -> Terms:
-    """The terms by which a run is judged. Raises `UsageError` for a scenario that the lab does not know."""
+    """Return the terms by which a run is judged. Raises `UsageError` for a scenario that the lab does not know."""
     scenario = scenarios.find(run.facts.scenario)
     pace = scenario.paces.get(run.facts.pace)
     return Terms(

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a live table on a terminal, plain lines elsewhere."""
+"""The display of a run in progress: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from lab.results.folder import PhaseRecord
-from lab.runner.recorder import Row
+from lab.runner.recorder import SampleRow
 from lab.scenarios.model import Phase
 
 
 class LiveDisplay:
-    """Use as a context manager around a run. Writes to stderr, so that stdout stays free for results.
+    """The display of a run, a context manager. It writes to stderr, so that stdout stays free for results.
 
-    It names neither a strategy nor its command, and phases by their neutral titles, because a learner who still looks
-    for the cause reads it. With `spoilers` phases have their own titles.
+    It names neither a strategy nor its command, and phases by their neutral titles, because its reader may still look
+    for the cause. With `spoilers` phases have their own titles.
     """
 
     def __init__(self, console: Console, spoilers: bool = False, asks: bool = False) -> None:
-        """`asks`: when a run can have no verdict any more, wait for Enter where somebody can press it."""
+        """`asks`: when a run can have no verdict any more, wait for Enter, if there is a terminal."""
         self._console = console
         self._spoilers = spoilers
         self._asks = asks
@@ -40,7 +40,7 @@ class LiveDisplay:
         self._step = self._progress.add_task("starting", total=None)
         self._began = 0.0
         self._seconds = 1.0
-        self._row: Row = {}
+        self._row: SampleRow = {}
         self._table = _phase_table()
         self._live: Live | None = None
 
@@ -58,7 +58,7 @@ class LiveDisplay:
             self._live = None
 
     def say(self, text: str) -> None:
-        """Tell what is going on now."""
+        """Show the current step."""
         self._progress.update(self._step, description=text, total=None)
         if not self._live:
             self._console.print(text, highlight=False)
@@ -72,14 +72,14 @@ class LiveDisplay:
             self._step, description=f"{number}/{total} {name}", total=self._seconds, completed=0
         )
 
-    def row(self, row: Row) -> None:
+    def row(self, row: SampleRow) -> None:
         """Show the latest sample."""
         self._row = row
 
     def finished(self, record: PhaseRecord, p99_ms: dict[str, float | None]) -> None:
         """Show a measured phase. `p99_ms` is by probe.
 
-        The probes beside ``main`` asked at the same moments, and get a line each.
+        Each further probe of the same phase gets a line.
         """
         cells = (
             self._names[record.id],
@@ -89,8 +89,8 @@ class LiveDisplay:
             f"{sum(map(record.rate, record.commands)):,.0f}",
         )
         self._table.add_row(*cells)
-        beside = [(f"  at the same moments: {name}", each) for name, each in p99_ms.items() if name != "main"]
-        for name, each in beside:
+        others = [(f"  at the same moments: {name}", each) for name, each in p99_ms.items() if name != "main"]
+        for name, each in others:
             self._table.add_row(name, "", _figure(each, ".2f", ""), "", "")
         if not self._live:
             self._console.print(
@@ -98,13 +98,13 @@ class LiveDisplay:
                 f"server busy {cells[3]:>4}   {cells[4]:>6} commands/s",
                 highlight=False,
             )
-            for name, each in beside:
+            for name, each in others:
                 self._console.print(
                     f"  {name:<42} {'':>9}        p99 {_figure(each, '.2f', ''):>8} ms", highlight=False
                 )
 
     def lost(self, why: str) -> None:
-        """Say that the run can have no verdict any more, and wait for Enter. Ctrl-C ends the run, as always."""
+        """Show why the run can have no verdict any more, and wait for Enter. Ctrl-C ends the run, as always."""
         asks = self._asks and self._live is not None and sys.stdin.isatty()
         goes_on = "Enter goes on, Ctrl-C ends." if asks else "It goes on, and shows what is seen."
         if self._live and asks:

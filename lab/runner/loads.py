@@ -1,4 +1,4 @@
-"""Loads of a phase beside the storefront's load: processes that print JSON lines, the last one with their figures."""
+"""Loads of a phase besides the storefront's: processes that print JSON lines, the last one with their figures."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from lab.scenarios.model import LoadSpec, Phase
 from lab.server.server_stats import Snapshot
 from lab.stacks.base import LoadProcess
 
-Figures = dict[str, float]
+LoadFigures = dict[str, float]
 ENDING_S = 30.0
-"""Seconds for a load that was told to stop to print its figures and end."""
+"""Seconds for an ended load to print its figures."""
 LOOK_S = 0.3
-"""Seconds between two looks for searches that an ended load left. On Dragonfly each of them takes 0.1 s."""
+"""Seconds between two looks for searches of an ended load. On Dragonfly each search takes 0.1 s."""
 
 
 def arguments_of(spec: LoadSpec, values: Mapping[str, object]) -> list[str]:
-    """The arguments with the names in braces filled in. Raises `StackError` for a name without a value."""
+    """Return the arguments with the names in braces filled in. Raises `StackError` for a name without a value."""
     return [_filled_in(word, values, f"load {spec.name}") for word in spec.arguments]
 
 
-def figure_of(phase: Phase, reference: str, measured: Mapping[str, Figures]) -> float:
-    """An earlier phase's figure, referred to as PHASE[FIGURE]. Raises `StackError` where there is none."""
+def figure_of(phase: Phase, reference: str, measured: Mapping[str, LoadFigures]) -> float:
+    """Return an earlier phase's figure, named as PHASE[FIGURE]. Raises `StackError` if there is none."""
     return float(_filled_in(f"{{{reference}}}", measured, f"phase {phase.id}"))
 
 
@@ -41,9 +41,9 @@ def _filled_in(text: str, values: Mapping[str, object], where: str) -> str:
 
 
 def await_abandoned(snapshot: Callable[[], Snapshot], pause: Callable[[float], None], seconds: float) -> bool:
-    """Wait until the server has done the searches of loads that have ended. Dragonfly does them all, for seconds.
+    """Wait until the server has finished the searches of ended loads, which takes Dragonfly seconds.
 
-    They are done when no search ends between two looks. Returns False if some still do after that many seconds: then
+    They are finished when no search ends between two looks. Returns False if some still end after `seconds`: then
     other programs search.
     """
     before, end = _searches(snapshot()), time.monotonic() + seconds
@@ -61,7 +61,7 @@ def _searches(counted: Snapshot) -> float:
 
 
 class RunningLoad:
-    """One load under way. Its lines are read in a thread, each handed to `keep` as it comes."""
+    """A load under way. A thread reads its lines and passes each to `keep`."""
 
     def __init__(
         self, spec: LoadSpec, process: LoadProcess, keep: Callable[[str, dict[str, Any]], None]
@@ -70,7 +70,7 @@ class RunningLoad:
         self.process = process
         self._keep = keep
         self._spoke = False
-        self._figures: Figures | None = None
+        self._figures: LoadFigures | None = None
         self._error: LabError | None = None
         self._thread = threading.Thread(target=self._read, name=f"load-{spec.name}", daemon=True)
         self._thread.start()
@@ -85,12 +85,12 @@ class RunningLoad:
         """True once it has printed a line; always True for a load that does not report when it is ready."""
         return self._spoke or not self.spec.reports_ready
 
-    def figures(self) -> Figures:
-        """Wait for its end; its figures. Raises `StackError` when it failed, does not end, or printed no figures."""
+    def figures(self) -> LoadFigures:
+        """Wait for its end. Returns its figures. Raises `StackError` if it failed, does not end, or has no figures."""
         end = time.monotonic() + ENDING_S
         while not self.over:
             if time.monotonic() > end:
-                raise StackError(f"load {self.spec.name} does not end when it is told to.")
+                raise StackError(f"load {self.spec.name} does not end on SIGTERM.")
             time.sleep(0.02)
         self.check()
         if self._figures is None:
@@ -98,7 +98,7 @@ class RunningLoad:
         return self._figures
 
     def check(self) -> None:
-        """Raise the error met while reading it, or `StackError` if it ended with an exit code other than 0."""
+        """Raise the error of the reading thread, or `StackError` if it ended with an exit code other than 0."""
         if self._error:
             raise self._error
         if self.over and (code := self.process.exit_code()) != 0:

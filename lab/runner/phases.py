@@ -1,4 +1,4 @@
-"""Walks a scenario's phases on a stack and leaves a run folder."""
+"""Walks a scenario's phases on a stack and fills a run folder."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from lab.errors import StackError
 from lab.results.folder import Mark, PhaseRecord, Run, RunFacts, RunWriter
 from lab.results.schema import PlannedPhase
 from lab.runner.calibration import Calibrator
-from lab.runner.loads import Figures, RunningLoad, arguments_of, await_abandoned, figure_of
-from lab.runner.recorder import Recorder, Row
+from lab.runner.loads import LoadFigures, RunningLoad, arguments_of, await_abandoned, figure_of
+from lab.runner.recorder import Recorder, SampleRow
 from lab.runner.repetition import Repetition
 from lab.scenarios.model import Pace, Phase, ProbeSpec, Scenario
 from lab.server.http import Metrics, bucket_quantile
@@ -35,48 +35,48 @@ LOAD_S = 1800.0
 ABANDONED_S = 60.0
 """Seconds that a phase waits for the searches of an ended load."""
 TAKEN = 0.01
-"""Share of the filled entries that events may have taken away when a phase begins."""
+"""Largest share of the filled entries that events may have removed when a phase begins."""
 MAIN = ProbeSpec("main")
 
 
 def too_many_to_begin(phase: Phase, planned: int, keys: int) -> bool:
-    """True if an attempt would begin with more than half of the surplus keys that a phase may have.
+    """Return True if an attempt would begin with more than half of the surplus keys that a phase may have.
 
-    The reads of the attempt before brought them in. A server with few keys gains them quickly, so unless it is
-    emptied every further attempt would have more keys than planned, and fail.
+    The previous attempt's reads added them. A server with few keys gains them quickly, so unless it is emptied every
+    further attempt would have more keys than planned, and fail.
     """
     judged = keys_are_judged(planned, phase.strategy, bool(phase.loads))
     return judged and keys > planned + keys_tolerance(planned) / 2
 
 
 def most_others(plan: Iterable[PlannedPhase]) -> float:
-    """The most keys of others that a run may begin with, by its phase with the fewest keys; infinite if none counts."""
+    """Return the most foreign keys with which a run may begin, by its smallest judged phase; infinite without one."""
     counted = [p.keys for p in plan if keys_are_judged(p.keys, p.strategy, bool(p.loads))]
     return keys_tolerance(min(counted)) / 2 if counted else math.inf
 
 
 def too_few_to_begin(phase: Phase, filled: int, taken: float) -> bool:
-    """True if events have taken more than `TAKEN` of the filled entries away; `taken`: at most so many.
+    """Return True if events may have removed more than `TAKEN` of the filled entries. `taken`: an upper bound of these.
 
-    An event takes a customer's entries away until they are read again. Two phases are compared at the same keys, so
-    each must begin with all of them: also one that is preceded by the events of a prediction.
+    An event removes a customer's entries until they are read again. Two phases are compared at the same keys, so
+    each must begin with all of them, also after the events of a prediction.
     """
     judged = keys_are_judged(filled, phase.strategy, bool(phase.loads))
     return judged and taken > TAKEN * filled
 
 
 class Display(Protocol):
-    """Where progress is shown."""
+    """A display of progress."""
 
     def say(self, text: str) -> None: ...
     def phase(self, number: int, total: int, phase: Phase, seconds: float) -> None: ...
-    def row(self, row: Row) -> None: ...
+    def row(self, row: SampleRow) -> None: ...
     def finished(self, record: PhaseRecord, p99_ms: dict[str, float | None]) -> None: ...
     def lost(self, why: str) -> None: ...
 
 
 @dataclass
-class _Mark:
+class _Counters:
     """All counters at one moment."""
 
     server: Snapshot
@@ -84,7 +84,7 @@ class _Mark:
 
 
 class Conductor:
-    """One run. `run` leaves the facts of all finished phases in the folder, also when it is interrupted."""
+    """The conductor of a run. `run` writes the facts of all finished phases, also when it is interrupted."""
 
     def __init__(
         self,
@@ -105,10 +105,12 @@ class Conductor:
         self._population = max(1, facts.keys // scenario.fragments_per_user)
         self._calibrator = Calibrator(stack, scenario, self._population, self._pause, self._drain)
         self._loads: list[RunningLoad] = []
-        self._abandoned = False  # loads have ended, and the server may still be doing what they asked for
+        self._abandoned = False  # loads have ended, and the server may still execute their commands
         self._filled = 0  # entries of the last fill
         self._finished = 0.0  # events until then
-        self._probed: tuple[float, list[str]] | None = None  # since when these probes must have no errors
+        self._probed: tuple[float, list[str]] | None = (
+            None  # the moment from which these probes must have no errors
+        )
 
     def run(self) -> None:
         """Calibrate, then walk the phases. Raises `StackError` when the stack breaks."""
@@ -142,13 +144,13 @@ class Conductor:
             self._writer.facts(facts)
             if not lost and (lost := why_lost(Run(self._writer.folder), record)):
                 self._display.lost(lost)
-                repetition = Repetition(1, 0.0)  # what cannot be judged need not be measured again
+                repetition = Repetition(1, 0.0)  # a run without a verdict needs no repetition
 
     def _not_fair(self, record: PhaseRecord) -> None:
         self._display.say(f"  that was not fair, and is measured again: {', '.join(record.unfair)}")
 
     def _gets_of_others(self) -> float:
-        """GETs a second before the run sends any: from the compose stack's own probe, other programs or the warmer."""
+        """Return the GETs a second before the run sends any: of the scene's own probe, other programs or the warmer."""
         before = self._stack.server.snapshot()
         self._pause(OTHERS_S)
         after = self._stack.server.snapshot()
@@ -174,20 +176,20 @@ class Conductor:
         return self._calibrator.predict(self._facts.load["events_per_second"], window)
 
     def _events_of(self, phase: Phase) -> float:
-        """Events a second that the phase offers."""
+        """Return the events a second that the phase offers."""
         load, source = self._facts.load["events_per_second"], phase.events_from
         return (figure_of(phase, source, self._figures()) if source else load) * phase.events
 
-    def _figures(self) -> dict[str, Figures]:
+    def _figures(self) -> dict[str, LoadFigures]:
         return {record.id: record.figures for record in self._facts.phases}
 
     def _events(self, per_second: float) -> None:
         self._stack.locust.load(self._scenario.reads_per_second, per_second, self._population)
 
     def _drain(self) -> None:
-        """Wait until no event is under way, so that the latencies of a plateau are not those of the one before.
+        """Wait until no event is under way, so that a plateau's latencies are not those of the previous one.
 
-        (It also lets keys be filled in while nothing scans: on a saturated server that would take minutes.)
+        (Filling in keys during searches would take minutes on a saturated server.)
         """
         end = time.monotonic() + FILL_S
         while True:
@@ -279,7 +281,7 @@ class Conductor:
         after = self._mark()
         figures = self._end_loads()
         self._events(0.0)
-        self._pause(PROBE_INTERVAL_S + 0.05)  # until the probes' last lines about the phase have come
+        self._pause(PROBE_INTERVAL_S + 0.05)  # until the probes' last lines of the phase have come
         self._probed = None
         record = self._record(phase, before, after, tallies, shares, machine, names)
         counted = after.server.figures
@@ -321,7 +323,7 @@ class Conductor:
         return bool(ending)
 
     def _end_loads(self) -> dict[str, float]:
-        """End the phase's loads. Returns the figures of all in one dictionary; the scenario keeps their names apart."""
+        """End the phase's loads. Returns the figures of all in one dictionary; their names differ by the scenario."""
         figures: dict[str, float] = {}
         self._abandoned = bool(self._loads)
         for load in self._loads:
@@ -330,14 +332,14 @@ class Conductor:
         self._loads.clear()
         return figures
 
-    def _mark(self) -> _Mark:
-        return _Mark(self._stack.server.snapshot(), self._stack.observe())
+    def _mark(self) -> _Counters:
+        return _Counters(self._stack.server.snapshot(), self._stack.observe())
 
     def _record(
         self,
         phase: Phase,
-        before: _Mark,
-        after: _Mark,
+        before: _Counters,
+        after: _Counters,
         tallies: dict[str, Any],
         shares: dict[str, float],
         machine: dict[str, float],
@@ -354,7 +356,7 @@ class Conductor:
         for name, (calls, usec) in after.server.commands.items():
             old_calls, old_usec = before.server.commands.get(name, (0.0, 0.0))
             if calls > old_calls:
-                # Somebody may have set the counters back (CONFIG RESETSTAT): there is no time below 0.
+                # The counters may have been reset (CONFIG RESETSTAT): there is no time below 0.
                 commands[name] = {"calls": calls - old_calls, "usec": max(0.0, usec - old_usec)}
         covered = float(tallies["seconds"])  # almost, not exactly, the length of the phase
         # An open loop's load is what it sent in time; a request that still waits for its answer at the end was sent.
@@ -389,14 +391,14 @@ class Conductor:
         )
 
     def _empty(self, why: str, shards: int) -> None:
-        # Set the warmer's target to 0 first: else it would begin to fill the emptied server by itself.
+        # Set the warmer's target to 0 first: else it would fill the emptied server.
         self._stack.web.warm(0, restart=False, seconds=FILL_S, check=self._check)
         self._note("restart", why)
         self._stack.empty(shards)
         self._filled = 0
 
     def _fill(self, phase: Phase, planned: int, restart: bool = False) -> None:
-        """Fill in what is missing of the planned entries. `restart`: begin at the first one in any case."""
+        """Fill in the missing ones of the planned entries. `restart`: begin at the first one in any case."""
         finished = self._stack.observe().finished
         taken = (finished - self._finished) * self._scenario.fragments_per_user
         again = restart or too_few_to_begin(phase, min(planned, self._filled), taken)

@@ -1,4 +1,4 @@
-"""Samples the scene once a second into the run folder, and reads the probes' lines as they come."""
+"""The recorder: samples the stack once a second into the run folder, and reads the probes' lines as they come."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lab.server.http import Metrics, bucket_quantile
 from lab.server.server_stats import Snapshot
 from lab.stacks.base import Probe, Stack
 
-Row = dict[str, float | str | None]
+SampleRow = dict[str, float | str | None]
 LINES_KEPT = 4000
 
 
@@ -30,13 +30,13 @@ class _Refused(StackError):
 
 
 class Recorder:
-    """Runs in threads of its own; `raise_if_broken` brings their errors to the conductor.
+    """The threads that record a run; `raise_if_broken` raises their errors in the conductor.
 
-    A second in which the server does not answer (it is being restarted) becomes a row with gaps. A server that refuses
-    writes breaks the run: else reads would go on, and be measured, as if nothing were wrong.
+    A second without an answer of the server (it is being restarted) becomes a row with gaps. A server that refuses
+    writes breaks the run: else its reads would be measured as if nothing were wrong.
     """
 
-    def __init__(self, stack: Stack, writer: RunWriter, on_row: Callable[[Row], None]) -> None:
+    def __init__(self, stack: Stack, writer: RunWriter, on_row: Callable[[SampleRow], None]) -> None:
         self._stack = stack
         self._writer = writer
         self._on_row = on_row
@@ -54,7 +54,7 @@ class Recorder:
 
     def start(self) -> None:
         """Begin to sample."""
-        with contextlib.suppress(StackError):  # entries already in the log are not this run's
+        with contextlib.suppress(StackError):  # earlier entries are not of this run
             self._read_slowlog(self._stack.server.snapshot().run_id, keep=False)
         self._thread.start()
 
@@ -65,7 +65,7 @@ class Recorder:
             self._thread.join(timeout=5)
 
     def raise_if_broken(self) -> None:
-        """Raise what went wrong in a thread (a full disk, for instance)."""
+        """Raise the error of a thread, if there is one (a full disk, for instance)."""
         if self._error:
             raise self._error
 
@@ -79,20 +79,20 @@ class Recorder:
             self._writer.load(self.phase, name, line, self.attempt)
 
     def without_errors(self, name: str) -> bool:
-        """True if a probe's latest interval has no errors. After a restart it must first find the server again."""
+        """Return True if a probe's latest interval has no errors. After a restart it must first reconnect."""
         with self._lock:
             return name in self._lines and not self._lines[name][-1]["errors"]
 
     def first_error(self, name: str, since: float) -> str | None:
-        """The first error of a probe since a moment (a lost connection, or an error as answer), or None."""
+        """Return the first error of a probe since a moment (a lost connection, or an error reply), or None."""
         lines = self._between(name, since, float("inf"))
         return next((str(line["last_error"]) for line in lines if line["last_error"]), None)
 
     def probed(self, name: str, t0: float, t1: float) -> dict[str, float]:
-        """What a probe did between two moments: sent, received, errors, rate of sending, p99 of its lateness (µs).
+        """Return a probe's counts between two moments: sent, received, errors, rate, p99 of its lateness (µs).
 
-        ``stalled_s`` is how long it stood still, in seconds: the sum of each line's longest delay, if that is a stall.
-        The line before the first counts too: requests that were sent late at its end are answered in the next one.
+        `stalled_s` is the length of its stalls in seconds: the sum of each line's longest delay, if that is a stall.
+        The previous line counts too: requests that were sent late at its end are answered in the next one.
         """
         lines = self._between(name, t0, t1)
         found = {key: float(sum(line[key] for line in lines)) for key in ("sent", "received", "errors")}
@@ -110,12 +110,12 @@ class Recorder:
         }
 
     def p99_ms(self, name: str, t0: float, t1: float) -> float | None:
-        """A probe's p99 between two moments in ms, for showing progress."""
+        """Return a probe's p99 between two moments in ms, to show progress."""
         values = [value for line in self._between(name, t0, t1) for value in values_of(line["intended"])]
         return float(np.percentile(values, 99)) / 1000 if values else None
 
     def _between(self, name: str, t0: float, t1: float, before: int = 0) -> list[dict[str, Any]]:
-        """The lines of a probe whose middle lies between two moments, and so many more before the first of them."""
+        """Return a probe's lines whose midpoint lies in [t0, t1), and `before` lines ahead of them."""
 
         def middle(line: dict[str, Any]) -> float:
             start, length = interval_of(line)
@@ -127,7 +127,7 @@ class Recorder:
         return lines[max(0, inside[0] - before) : inside[-1] + 1] if inside else []
 
     def slow_since(self, t: float) -> dict[str, dict[str, float]]:
-        """Entries of the slow log since a moment: command → count and longest duration."""
+        """Return the slow log's entries since a moment: command → count and longest duration (µs)."""
         found: dict[str, dict[str, float]] = {}
         with self._lock:
             entries = [entry for entry in self._slow if entry[0] + 0.5 >= t]  # as in `Run.slow_commands`
@@ -157,7 +157,7 @@ class Recorder:
             due += 1.0
             if self._stop.wait(max(0.0, due - time.monotonic())):
                 return
-            due = max(due, time.monotonic() - 1.0)  # a slow second is not made up for by a burst
+            due = max(due, time.monotonic() - 1.0)  # no burst follows a slow second
             try:
                 before = self._sample(before)
             except (CannotWrite, _Refused) as error:
@@ -166,7 +166,7 @@ class Recorder:
             except StackError:
                 before = None
                 self._write_gap()
-            except Exception as error:  # else the thread would end unnoticed, and the run go on
+            except Exception as error:  # else the thread would end unnoticed
                 self._error = StackError(f"sampling failed: {error!r}.")
                 return
 
@@ -185,7 +185,7 @@ class Recorder:
         shares, machine = self._cpu.sample()
         with self._lock:
             probe = self._lines["main"][-1] if "main" in self._lines else {}
-        row: Row = {**self._blank(), "t": now.at, **self._label()}
+        row: SampleRow = {**self._blank(), "t": now.at, **self._label()}
         row |= {
             "keys": float(now.keys),
             "probe_p50_ms": _ms(probe.get("p50_us")),
@@ -218,10 +218,10 @@ class Recorder:
                     self._slow.append((at, command, duration))
                     self._writer.slow(at, command, duration)
 
-    def _rates(self, before: tuple[Snapshot, Metrics], after: tuple[Snapshot, Metrics]) -> Row:
+    def _rates(self, before: tuple[Snapshot, Metrics], after: tuple[Snapshot, Metrics]) -> SampleRow:
         (old, old_metrics), (new, new_metrics) = before, after
         span = new.at - old.at
-        row: Row = {}
+        row: SampleRow = {}
         if old.main_thread_s is not None and new.main_thread_s is not None:
             row["utilisation"] = (new.main_thread_s - old.main_thread_s) / span
         for command, (called, _) in new.commands.items():
@@ -243,13 +243,13 @@ class Recorder:
         row["app_p99_ms"] = p99 * 1000 if p99 is not None else None
         return row
 
-    def _label(self) -> Row:
+    def _label(self) -> SampleRow:
         return {"phase": self.phase, "attempt": float(self.attempt), "strategy": self.strategy}
 
-    def _blank(self) -> Row:
+    def _blank(self) -> SampleRow:
         return dict.fromkeys(column.name for column in SAMPLES)
 
-    def _write(self, row: Row) -> None:
+    def _write(self, row: SampleRow) -> None:
         with self._lock:
             self._writer.sample(row)
         self._on_row(row)

@@ -15,7 +15,7 @@ from lab.results.folder import PhaseRecord
 from lab.server.processes import CpuMeter
 
 SAMPLES, SAMPLE_S, HOPELESS = 5, 1.0, 2.0
-"""Before a run: most samples of the machine, seconds of each, and the multiple of the fair shares that is hopeless."""
+"""Before a run: most samples of the machine, seconds of each, and the hopeless multiple of the fair shares."""
 
 
 class Repetition:
@@ -32,10 +32,10 @@ class Repetition:
     def measure(
         self, walk: Callable[[int], PhaseRecord], again: Callable[[PhaseRecord], None] = lambda _: None
     ) -> tuple[PhaseRecord, list[PhaseRecord]]:
-        """The attempt that counts, and those before it. `walk(n)` measures the phase for the nth time.
+        """Return the attempt that counts, and the discarded ones. `walk(n)` measures the phase for the nth time.
 
-        If no attempt was fair the last one counts, and says in `unfair` why the run cannot be valid. A phase that no
-        claim looks at is measured once. `again` hears of each attempt that does not count.
+        If no attempt was fair the last one counts, and its `unfair` has the reasons why the run cannot be valid. A
+        phase without a claim is measured once. `again` is called with each discarded attempt.
         """
         discarded: list[PhaseRecord] = []
         while True:
@@ -54,10 +54,10 @@ class Repetition:
 def noise(
     shares: Callable[[], dict[str, float]] | None = None, wait: Callable[[float], None] = time.sleep
 ) -> str:
-    """Why no phase can be measured fairly on this machine now; empty if one may. Takes a second, or five if it is busy.
+    """Return the reason why no phase can be fair on this machine now; empty without one. Takes one to five seconds.
 
-    `shares()` returns the machine's ``steal`` and ``others`` since the last call, in cores. There is a reason only when
-    every sample is far beyond what a phase may have: then no repetition would help.
+    `shares()` returns the machine's `steal` and `others` since the last call, in cores. There is a reason only if
+    every sample is far beyond the fair shares: then no repetition would help.
     """
     meter = CpuMeter()
     shares = shares or (lambda: meter.shares({})[1])
@@ -71,7 +71,7 @@ def noise(
 
 
 def check_machine(despite: bool, seen: Callable[[], str] = noise) -> str:
-    """What disturbs a run on this machine; empty if nothing does. Raises `NotFair` for it, unless `despite`."""
+    """Return the disturbance of a run on this machine; empty without one. Raises `NotFair` for it, unless `despite`."""
     reason = seen()
     if reason and not despite:
         cure = (

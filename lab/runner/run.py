@@ -1,4 +1,4 @@
-"""One experiment from beginning to end: folder, stack, conductor, verdict. Everything is taken down again."""
+"""A run from beginning to end: folder, stack, conductor, verdict, clean-up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lab.server.server_stats import ServerObserver
 from lab.server.servers import IN_COMPOSE, SERVERS, STACKS, Server, check_stack, find_server
 from lab.stacks.base import Stack
 from lab.stacks.cluster import ClusterStack
-from lab.stacks.memory import held_bytes, require_native_memory, require_scene_memory
+from lab.stacks.memory import keys_bytes, require_native_memory, require_scene_memory
 from lab.stacks.native import NativeStack
 from lab.stacks.quota import why_none
 from lab.stacks.rights import check_server
@@ -39,10 +39,9 @@ FEWEST_KEYS, MOST_KEYS = 10_000, 50_000_000
 
 @dataclass(frozen=True)
 class Request:
-    """A run as a person asked for it. Without a `server` the stack chooses one. `spoilers`: the cause may be told.
+    """A requested run. Without a `server` the stack chooses one. `spoilers`: the cause is shown.
 
-    `count`: COUNT of each SCAN.
-    `despite_noise`: run also where the machine is too busy for a verdict.
+    `count`: COUNT of each SCAN. `despite_noise`: run even if the machine is too busy for a verdict.
     """
 
     scenario: Scenario
@@ -60,12 +59,12 @@ class Request:
 
     @property
     def server_name(self) -> str:
-        """The server that was asked for, or the stack's own choice."""
+        """The requested server, or the stack's default."""
         return self.server or STACKS[self.stack]
 
 
 def opening(request: Request) -> str:
-    """What is said about the incident before it is measured: only the symptom, or with `spoilers` the whole story."""
+    """Return the text before the measurement: only the symptom, or with `spoilers` the whole story."""
     scenario = request.scenario
     if request.spoilers:
         return scenario.story
@@ -75,7 +74,7 @@ def opening(request: Request) -> str:
 
 
 def command_of(request: Request) -> str:
-    """The command that repeats a run (into a folder of its own)."""
+    """Return the command that repeats a run (into a folder of its own)."""
     words = ["bin/lab", "run", request.scenario.id, "--pace", request.pace]
     if request.stack != "native":
         words += ["--stack", request.stack]
@@ -95,7 +94,7 @@ def command_of(request: Request) -> str:
 
 
 def host_facts() -> dict[str, str | int | float]:
-    """Facts about this machine."""
+    """Return facts about this machine."""
     return {
         "system": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
@@ -117,16 +116,16 @@ def _processor() -> str:
 
 
 def _memory(request: Request, keys: int) -> str:
-    """A sentence on the memory that the run needs and what there is; empty if the server tells no limit.
+    """Return a sentence on needed and available memory; empty if the server reports no limit.
 
-    Raises `UsageError` when the keys do not fit, or somebody else's server would refuse what a run needs.
+    Raises `UsageError` if the keys do not fit, or a server of --url would refuse the run's commands.
     """
     scenario, server = request.scenario, SERVERS[request.server_name]
     pace = scenario.paces[request.pace]
     if request.route:
-        # The kind of server does not matter here: assume the largest entry of all servers that the lab knows.
+        # The kind of server is unknown yet: assume the largest entry of all servers that the lab knows.
         largest = max(SERVERS.values(), key=lambda each: each.key_bytes)
-        needed = held_bytes(pace, largest, keys) + pace.loads_mb * 1e6
+        needed = keys_bytes(pace, largest, keys) + pace.loads_mb * 1e6
         others = most_others(scenario.plan(pace, keys))
         return check_server(request.route, needed, f"{keys:,} keys, with what the loads write,", others)
     if request.stack == COMPOSE:
@@ -135,9 +134,9 @@ def _memory(request: Request, keys: int) -> str:
 
 
 def _count(request: Request, server: Server) -> int:
-    """COUNT of the run's SCANs: as the scenario has it, else as it was asked for, else the server's own.
+    """Return COUNT of the run's SCANs: the scenario's, else the requested one, else the server's default.
 
-    What runs at a --url says itself which server it is. Raises `UsageError` where the scenario has its own.
+    A server of --url is identified by INFO. Raises `UsageError` for a request if the scenario has its own.
     """
     own = request.scenario.scan_count
     if own:
@@ -156,7 +155,7 @@ def _count(request: Request, server: Server) -> int:
 
 
 def check_names(request: Request) -> Server:
-    """The server of a request. Raises `UsageError` for a pace or stack that there is not, or a server not in it."""
+    """Return the server of a request. Raises `UsageError` for an unknown pace or stack, or a server outside of it."""
     paces = request.scenario.paces
     if request.pace not in paces:
         raise UsageError(
@@ -171,7 +170,7 @@ def check_names(request: Request) -> Server:
 
 
 def cannot_hold(scenario: Scenario) -> str:
-    """Why a scenario's nodes cannot be held to their share of a core here; empty if they can, or need not be."""
+    """Return the reason why a scenario's nodes cannot be limited to a share of a core here; empty without one."""
     return why_none(scenario.node_share) if scenario.node_share else ""
 
 
@@ -202,10 +201,10 @@ def _check_request(request: Request, server: Server) -> None:
 
 
 def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
-    """Carry out the run and judge it. Whatever happens, every process is ended and the samples so far are kept.
+    """Carry out the run and judge it. However it ends, its processes end and its samples are kept.
 
-    Raises `LabError`. If no phase could be measured fairly on this machine, a native run with a server of its own says
-    so within seconds, before anything is started.
+    Raises `LabError`. A native run with a server of its own raises `NotFair` within seconds, before anything is
+    started, if no phase could be measured fairly on this machine.
     """
     scenario = request.scenario
     server = check_names(request)
@@ -265,7 +264,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
             stack = NativeStack(scenario, server, folder, request.seed, request.route, request.port)
         stack.up(display.say)
         facts.server, facts.server_version = stack.server.identity()
-        # What runs at a --url, or under another server's name, is known only now.
+        # The product at a --url, or of another binary, is known only now.
         if kind := server if server.product == facts.server else SERVERS.get(facts.server):
             facts.cannot |= kind.cannot
             facts.whole_scans = kind.whole_scans
@@ -281,7 +280,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
                 display.say("taking the stack down")
                 stack.down()
             if facts.interrupted and facts.phases:
-                display.say(f"what was seen until then: {shlex.join(['bin/lab', 'report', str(folder)])}")
+                display.say(f"the samples until then: {shlex.join(['bin/lab', 'report', str(folder)])}")
     run = Run(folder)
     verdict = reach(run)
     write_result(run, verdict)

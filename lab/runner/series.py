@@ -1,7 +1,6 @@
 """`lab run all`: one scenario after the other, each into a folder of its own, and a summary of them.
 
-The summary (summary.json, summary.html) is written anew after every run, so that finished runs are kept whatever
-happens later.
+The summary (summary.json, summary.html) is rewritten after every run, so that an interruption loses no finished run.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ ALL = "all"
 
 @dataclass
 class Entry:
-    """One run of the series. `holds` is None without a verdict; `error` says why a run broke.
+    """A run of the series. `holds` is None without a verdict; `error`: why a run broke.
 
     `report` is a path within the series' folder; `headline` the scenario's foremost claim, as judged.
     """
@@ -60,8 +59,8 @@ class Entry:
         return wording.NOT_VALID if self.holds is None else wording.tally(self.claims, self.refutes)
 
     @property
-    def said(self) -> str:
-        """The headline's measurement, or why there is none."""
+    def outcome(self) -> str:
+        """The headline's measurement, or the reason why there is none."""
         if self.error:
             return self.error
         if self.invalid:
@@ -78,11 +77,11 @@ class Pages:
 
 
 @dataclass
-class Series:
-    """A whole series, as summary.json holds it.
+class RunSeries:
+    """A series of runs, the content of summary.json.
 
-    `left_out`: scenario → why it cannot be run on this server. `unfit`: product and version of a server that showed it
-    only when it ran.
+    `left_out`: scenario → why it cannot be run on this server. `unfit`: product and version of a server that turned out
+    unfit once started.
     """
 
     folder: Path
@@ -111,7 +110,7 @@ class Series:
         return wording.series(good, len(self.entries), len(self.planned), self.interrupted)
 
     def summary(self) -> dict[str, Any]:
-        """The content of summary.json."""
+        """Return the content of summary.json."""
         return {
             "command": self.command,
             "server": self.server,
@@ -126,20 +125,21 @@ class Series:
             "exit_code": self.exit_code,
             "verdict": self.verdict,
             "runs": [
-                {**asdict(entry), "verdict": entry.verdict, "said": entry.said} for entry in self.entries
+                {**asdict(entry), "verdict": entry.verdict, "said": entry.outcome} for entry in self.entries
             ],
         }
 
     def write(self, pages: Pages) -> None:
-        """Write summary.json and summary.html. Raises `StackError` where the folder cannot be written."""
+        """Write summary.json and summary.html. Raises `StackError` if the folder cannot be written."""
         content = self.summary()
         write_json(self.folder / "summary.json", content)
         pages.summary(self.folder, content)
 
 
 def worst(codes: Sequence[int]) -> int:
-    """The exit code of several runs or series: 130 if one was interrupted; else 3 if one broke, 1 if a claim failed,
-    4 if one was not valid, or 0.
+    """Return the exit code of several runs or series.
+
+    130 if one was interrupted; else 3 if one broke, 1 if a claim failed, 4 if one was not valid, or 0.
     """
     if errors.INTERRUPTED in codes:
         return errors.INTERRUPTED
@@ -149,7 +149,7 @@ def worst(codes: Sequence[int]) -> int:
 
 
 def chosen(controls: bool) -> list[Scenario]:
-    """Every scenario, the main incident first. `controls`: the controls too."""
+    """Return every scenario, the main incident first. `controls`: the controls too."""
     return [scenario for scenario in scenarios.catalogue().values() if controls or not scenario.refutes]
 
 
@@ -160,13 +160,13 @@ def run_series(
     pages: Pages,
     display: Callable[[], AbstractContextManager[Display]],
     say: Callable[[str], None],
-) -> Series:
+) -> RunSeries:
     """Run the scenarios one after the other. A run that breaks does not end the series; Ctrl-C does.
 
-    Scenarios that cannot be run on the server are left out, and `say` tells why; one whose server shows it only when it
-    runs (by its version, say) is left out then. `request` makes the request for one
-    scenario and its folder, `display` opens the progress of one run, and `say` announces each run. Raises `UsageError`
-    or `StackError`, before anything is created, when a request cannot be carried out.
+    Scenarios that cannot be run on the server are left out, some only once the server runs (by its version); `say` gets
+    the reason. `request` makes the request for one scenario and its folder, `display` opens the progress of one run,
+    and `say` announces each run. Raises `UsageError` or `StackError`, before anything is created, if a request cannot
+    be carried out.
     """
     first = [request(scenario, Path(scenario.id)) for scenario in wanted]
     server, *_ = [check_names(one) for one in first]
@@ -185,7 +185,7 @@ def run_series(
     started = datetime.now(UTC)
     folder = make_folder(out) if out else new_folder(f"{started:%Y%m%d-%H%M%S}-{ALL}")
     folder = folder.resolve()
-    series = Series(
+    series = RunSeries(
         folder,
         command,
         first[0].server_name,
@@ -225,7 +225,7 @@ def run_series(
 
 
 def one_run(request: Request, pages: Pages, display: Callable[[], AbstractContextManager[Display]]) -> Entry:
-    """Carry out one run and its report. An error that ends the run is told in the entry. Raises `Unfit`."""
+    """Carry out one run and its report. The entry has the error that ended the run. Raises `Unfit`."""
     scenario = request.scenario
     try:
         with display() as shown:
@@ -252,7 +252,9 @@ def _partial_report(folder: Path, pages: Pages, scenario: Scenario) -> str | Non
     """Write the report of a run that did not finish. Returns its path, or None if there is nothing to report."""
     try:
         path = pages.report(Run(folder / scenario.id))
-    except Exception:  # it broke before its first phase: its error is told, there is nothing to draw
+    except (
+        Exception
+    ):  # it broke before its first phase: the entry has its error, and there is nothing to draw
         return None
     return f"{path.parent.name}/{path.name}"
 

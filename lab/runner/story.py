@@ -28,7 +28,7 @@ def tell(folder: Path) -> int:
 
 
 def read(folder: Path) -> tuple[list[Section], Verdict]:
-    """The story and the verdict of a run folder. Raises `UsageError` when it is not a run folder, or is damaged."""
+    """Return the explanation and the verdict of a run folder. Raises `UsageError` if it is none, or damaged."""
     from lab.report.conclusions import Judged
     from lab.report.prose import sections
     from lab.report.view import RunView
@@ -46,7 +46,7 @@ def read(folder: Path) -> tuple[list[Section], Verdict]:
 
 
 def text(sections: list[Section], width: int) -> str:
-    """Sections as lines of at most `width` characters."""
+    """Return sections as lines of at most `width` characters."""
     blocks = []
     for section in sections:
         lines = [section.heading, "-" * len(section.heading)]

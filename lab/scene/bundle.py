@@ -1,9 +1,9 @@
-"""`make bundle`: all that a room without a network needs, in one archive for each system.
+"""`make bundle`: everything that a workshop without a network needs, in one archive for each system.
 
     python -m lab.scene.bundle --system macos-arm64 --python 3.13 --no-images
 
 An archive `redis-latency-lab-VERSION-SYSTEM.tar` holds one folder: the repository as it is committed, a wheel of every
-package for that system and its Pythons, the images of the scene, the checksums of all that, and `install.sh`, which
+package for that system and its Pythons, the images of the scene, the checksums of these files, and `install.sh`, which
 verifies the checksums, checks the machine, and installs.
 """
 
@@ -61,7 +61,7 @@ SYSTEMS = {
 
 
 def this_system() -> str:
-    """The name of this machine's system. Raises `UsageError` where there is no bundle for it."""
+    """Return the name of this machine's system. Raises `UsageError` if there is no bundle for it."""
     kernel = {"Linux": "linux", "Darwin": "macos"}.get(platform.system(), platform.system())
     name = f"{kernel}-{platform.machine()}"
     if name not in SYSTEMS:
@@ -70,12 +70,12 @@ def this_system() -> str:
 
 
 def pythons_with_wheels(system: str) -> list[str]:
-    """The Python versions for which every package has a wheel on a system, as docs/platforms.md says."""
+    """Return the Python versions for which every package has a wheel on a system, as docs/platforms.md says."""
     return [f"3.{minor}" for minor in SYSTEMS[system].pythons]
 
 
 def requirements(lock: str, system: str, python: str) -> str:
-    """The entries of a lock file that apply to a system and a Python version, without their conditions.
+    """Return the entries of a lock file that apply to a system and a Python version, without their conditions.
 
     `pip download` would evaluate the conditions for the machine it runs on, not for the one it downloads for.
     """
@@ -91,13 +91,13 @@ def requirements(lock: str, system: str, python: str) -> str:
         "python_version": python,
         "sys_platform": "darwin" if is_mac else "linux",
     }
-    kept = []
+    entries = []
     for entry in re.split(r"(?m)^(?=\S)", lock):
         head, continued, hashes = entry.partition(" \\\n")
         pin, _, condition = head.partition(" ; ")
         if not condition or Marker(condition).evaluate(there):
-            kept.append(pin + continued + hashes)
-    return "".join(kept)
+            entries.append(pin + continued + hashes)
+    return "".join(entries)
 
 
 def download(system: str, python: str, wheels: Path) -> None:
@@ -115,25 +115,25 @@ def download(system: str, python: str, wheels: Path) -> None:
             check=False,
         )
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.strip()] or ["pip said nothing"]
-        raise StackError(f"the wheels for {system}, Python {python} could not be fetched: {said[-1]}")
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["pip printed nothing"]
+        raise StackError(f"the wheels for {system}, Python {python} could not be fetched: {lines[-1]}")
 
 
 def save_images(system: str, place: Path) -> None:
-    """Write the images of the scene to a file, gzipped. Raises `StackError` when they cannot be had for this system."""
-    code, has = ask("docker", "version", "--format", "{{.Server.Arch}}")
+    """Write the images of the scene to a file, gzipped. Raises `StackError` if this engine has none for the system."""
+    code, architecture = ask("docker", "version", "--format", "{{.Server.Arch}}")
     if code:
         raise StackError("no container engine answers: start it, or leave the images out (IMAGES=no).")
-    if has != SYSTEMS[system].architecture:
+    if architecture != SYSTEMS[system].architecture:
         raise StackError(
-            f"this engine has images for {has}, and {system} needs {SYSTEMS[system].architecture}: "
+            f"this engine has images for {architecture}, and {system} needs {SYSTEMS[system].architecture}: "
             "make its bundle on such a machine, or leave the images out (IMAGES=no)."
         )
     project = ("docker", "compose", "--project-directory", str(ROOT))
-    code, said = ask(*project, "config", "--images", seconds=60)
+    code, output = ask(*project, "config", "--images", seconds=60)
     if code:
-        raise StackError(f"docker compose config: {said.splitlines()[-1] if said else 'failed'}")
-    names = sorted(set(said.split()))
+        raise StackError(f"docker compose config: {output.splitlines()[-1] if output else 'failed'}")
+    names = sorted(set(output.split()))
     if any("@" in name for name in names):
         raise StackError(
             "the images are pinned by digest, and docker save keeps no digests: remove @sha256:... in "
@@ -155,13 +155,13 @@ def save_images(system: str, place: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def checksums(folder: Path) -> str:
-    """A line for each file below a folder: its SHA-256 and its name, as `sha256sum` writes and reads them."""
+    """Return a line for each file below a folder: its SHA-256 and its name, as `sha256sum` writes and reads them."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return "".join(f"{sha256(path)}  {path.relative_to(folder)}\n" for path in files)
 
@@ -175,11 +175,11 @@ def bundle(system: str, pythons: Sequence[str], out: Path, with_images: bool) ->
         wheels = folder / "wheels"
         wheels.mkdir(parents=True)
         committed = folder / "lab.tar.gz"
-        code, said = ask(
+        code, output = ask(
             "git", "-C", str(ROOT), "archive", "--format=tar.gz", f"--output={committed}", "HEAD"
         )
         if code:
-            raise StackError(f"git archive: {said.splitlines()[-1] if said else 'failed'}")
+            raise StackError(f"git archive: {output.splitlines()[-1] if output else 'failed'}")
         for python in pythons:
             download(system, python, wheels)
         if with_images:
@@ -191,7 +191,7 @@ def bundle(system: str, pythons: Sequence[str], out: Path, with_images: bool) ->
         (folder / "SHA256SUMS").write_text(sums)
         half = Path(place) / "half.tar"
         with tarfile.open(half, "w") as archive:
-            # What verifies the rest comes first, so that it is there even if the archive was cut short.
+            # The files that verify the rest come first, so that a truncated archive still has them.
             first = [folder / "install.sh", folder / "SHA256SUMS"]
             rest = sorted(path for path in folder.rglob("*") if path.is_file() and path not in first)
             for path in first + rest:
@@ -202,7 +202,7 @@ def bundle(system: str, pythons: Sequence[str], out: Path, with_images: bool) ->
 def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the arguments. Bad arguments end the process with exit code 2."""
     parser = argparse.ArgumentParser(
-        prog="lab.scene.bundle", description="Pack what a room without a network needs."
+        prog="lab.scene.bundle", description="Pack everything that a workshop without a network needs."
     )
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the archives (runs/bundle)")
     parser.add_argument(
@@ -221,23 +221,23 @@ def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Make the archives that are asked for. Returns the exit code; one line on stderr says what is wrong."""
-    asked = read_arguments(arguments)
+    """Make the requested archives. Returns the exit code; an error is one line on stderr."""
+    options = read_arguments(arguments)
     try:
-        for system in asked.system or [this_system()]:
+        for system in options.system or [this_system()]:
             known = pythons_with_wheels(system)
-            pythons = asked.python or known
+            pythons = options.python or known
             if unknown := [python for python in pythons if python not in known]:
                 raise UsageError(
                     f"not every package is made for Python {unknown[0]} on {system}, only for {', '.join(known)}."
                 )
             print(
-                f"{system}: wheels for Python {', '.join(pythons)}{'' if asked.no_images else ', and images'} ...",
+                f"{system}: wheels for Python {', '.join(pythons)}{'' if options.no_images else ', and images'} ...",
                 flush=True,
             )
-            made = bundle(system, pythons, asked.out, not asked.no_images)
+            made = bundle(system, pythons, options.out, not options.no_images)
             print(f"{made} ({made.stat().st_size / 1e6:.0f} MB)")
-            # The line that a participant types: what the room's network hands out may be somebody else's.
+            # Participants type this line: the archive that they downloaded may have been replaced.
             print(f'echo "{sha256(made)}  {made.name}" | sha256sum -c')
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)

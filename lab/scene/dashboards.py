@@ -31,7 +31,7 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
 def prometheus(grafana: Http, path: str, **parameters: str) -> Any:
-    """An answer of Prometheus, through Grafana."""
+    """Return an answer of Prometheus, asked through Grafana."""
     query = urllib.parse.urlencode(parameters)
     return grafana.ask("GET", f"/api/datasources/proxy/uid/prometheus/api/v1/{path}?{query}")["data"]
 
@@ -40,7 +40,7 @@ def check_dashboards(grafana: Http, seconds: float, pause: float) -> Iterator[Ch
     """Check each dashboard for each server.
 
     Panels without data are tried again every `pause` seconds, for `seconds` in all. A dashboard whose server the scene
-    does not have is not looked at, and a result says so.
+    does not have is left out, and its result says so.
     """
     try:
         boards = _boards(grafana)
@@ -56,42 +56,42 @@ def check_dashboards(grafana: Http, seconds: float, pause: float) -> Iterator[Ch
                 f"dashboard {board['title']}", True, f"not looked at: no {_current(board)} in this scene"
             )
         for server in servers:
-            what = f"dashboard {board['title']}, {server}"
-            yield guarded(what, partial(_board, grafana, board, server, what, (end, pause)))
+            name = f"dashboard {board['title']}, {server}"
+            yield guarded(name, partial(_board, grafana, board, server, name, (end, pause)))
 
 
 def _boards(grafana: Http) -> list[dict[str, Any]]:
-    """The dashboards that have a choice of servers: the lab's. Anybody may have saved others beside them."""
+    """Return the dashboards with a choice of servers. Others were saved by users: the lab's all have the choice."""
     listed = grafana.ask("GET", "/api/search?type=dash-db")
     found = [grafana.ask("GET", f"/api/dashboards/uid/{row['uid']}")["dashboard"] for row in listed]
     return sorted((board for board in found if _choices(board)), key=lambda board: str(board["title"]))
 
 
 def _choices(board: dict[str, Any]) -> list[dict[str, Any]]:
-    """The dashboard's variable `server`; none if it has no such variable."""
+    """Return the dashboard's variable `server`; empty if it has none."""
     return [v for v in board.get("templating", {}).get("list") or () if v["name"] == "server"]
 
 
 def _current(board: dict[str, Any]) -> str:
-    """The server that the dashboard shows before anybody chooses."""
+    """Return the server that the dashboard shows by default."""
     return str(_choices(board)[0]["current"]["value"])
 
 
 def _servers(grafana: Http, board: dict[str, Any]) -> list[str]:
-    """The servers that the dashboard's variable `server` offers.
+    """Return the servers that the dashboard's variable `server` offers.
 
-    If it offers none, its current value; nothing if the console watches servers and that one is not among them.
+    If it offers none, its default is returned, unless the console watches other servers only.
     """
     query = _choices(board)[0]["query"]
-    asked = query["query"] if isinstance(query, dict) else query
-    offered = _named(grafana, asked.removeprefix("label_values(").partition(",")[0])
+    query_text = query["query"] if isinstance(query, dict) else query
+    offered = _named(grafana, query_text.removeprefix("label_values(").partition(",")[0])
     current = _current(board)
     watched = _named(grafana, WATCHED) if not offered else []
     return offered or ([current] if not watched or current in watched else [])
 
 
 def _named(grafana: Http, metric: str) -> list[str]:
-    """The values of the label `server` that a metric had in the time shown; none if Prometheus does not answer."""
+    """Return the values of a metric's label `server` in the time range; empty if Prometheus does not answer."""
     now = time.time()
     shown = {"start": f"{now - SHOWN_S:.0f}", "end": f"{now:.0f}"}
     try:
@@ -109,7 +109,7 @@ def _panels(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _board(
-    grafana: Http, board: dict[str, Any], server: str, what: str, patience: tuple[float, float]
+    grafana: Http, board: dict[str, Any], server: str, name: str, patience: tuple[float, float]
 ) -> CheckResult:
     """Check every panel of a dashboard. Those without data are retried.
 
@@ -124,11 +124,11 @@ def _board(
             number: _panel_fault(grafana, panels[number], server) for number, fault in faults.items() if fault
         }
     wrong = [f"{panels[number]['title']}: {fault}" for number, fault in faults.items() if fault]
-    return CheckResult(what, not wrong, "; ".join(wrong) or f"{len(panels)} panels have data")
+    return CheckResult(name, not wrong, "; ".join(wrong) or f"{len(panels)} panels have data")
 
 
 def _panel_fault(grafana: Http, panel: dict[str, Any], server: str) -> str:
-    """What a participant would see instead of data; empty if there is data, or the panel has a text for having none."""
+    """Return what a participant sees in place of data; empty if there is data, or the panel has a text for no data."""
     says_none = panel.get("fieldConfig", {}).get("defaults", {}).get("noValue")
     targets = [
         json.loads(json.dumps(target).replace("$server", server))
@@ -154,11 +154,11 @@ def _panel_fault(grafana: Http, panel: dict[str, Any], server: str) -> str:
 
 
 def _values(grafana: Http, target: dict[str, Any]) -> int:
-    """The number of values that a panel's query gives. Raises `StackError` with the data source's error."""
+    """Return the number of values that a panel's query gives. Raises `StackError` with the data source's error."""
     now = int(time.time() * 1000)
-    asked = {**target, "intervalMs": STEP_MS, "maxDataPoints": SHOWN_S * 1000 // STEP_MS}
+    query = {**target, "intervalMs": STEP_MS, "maxDataPoints": SHOWN_S * 1000 // STEP_MS}
     answer = grafana.ask(
-        "POST", "/api/ds/query", {"from": str(now - SHOWN_S * 1000), "to": str(now), "queries": [asked]}
+        "POST", "/api/ds/query", {"from": str(now - SHOWN_S * 1000), "to": str(now), "queries": [query]}
     )
     [result] = answer["results"].values()
     if result.get("error"):
@@ -192,7 +192,7 @@ def pictures(grafana: Http, folder: Path, taken: dict[str, str]) -> Iterator[Che
 
 
 def browser() -> str | None:
-    """The path of this machine's Chromium, if it has one."""
+    """Return the path of this machine's Chromium, or None."""
     return next((path for name in CHROMIUM if (path := shutil.which(name))), None)
 
 
@@ -212,7 +212,7 @@ def photograph(program: str, address: str, file: Path, size: tuple[int, int], af
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--no-sandbox")  # as root Chromium refuses to start with its sandbox
     file.unlink(missing_ok=True)
-    # Chromium leaves the profile that it makes for itself behind.
+    # Chromium does not remove the profile that it creates.
     with tempfile.TemporaryDirectory(prefix="latency-lab-", ignore_cleanup_errors=True) as profile:
         command.append(f"--user-data-dir={profile}")
         try:

@@ -1,4 +1,4 @@
-"""What is missing on this machine, and the command that fixes it."""
+"""Checks this machine. A failed check names the command that repairs it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BUSY_MOST = 0.25
 
 
 def examine() -> list[CheckResult]:
-    """Check everything that a native run needs, and what only the stack in containers needs.
+    """Check everything that a native run needs, and everything that only the stack in containers needs.
 
     Takes about a second; changes nothing.
     """
@@ -37,9 +37,9 @@ def examine() -> list[CheckResult]:
 
 
 def outcome(results: Sequence[CheckResult]) -> str:
-    """The results in a sentence: ready for everything, ready without Docker, or not ready."""
+    """Return the results in a sentence: ready for everything, ready without Docker, or not ready."""
     if not all(result.ok for result in results if result.needed):
-        return "Not ready: mend the lines marked MISS first."
+        return "Not ready: repair the lines marked MISS first."
     if all(result.ok for result in results):
         return "Ready."
     return "Ready for runs without Docker. Lines marked opt may stay as they are."

@@ -1,7 +1,7 @@
 """The first and the last thing that `docker compose up` does: two services of compose.yaml.
 
-    python -m lab.scene.door check       exit code 1, and a line, where the scene would break later
-    python -m lab.scene.door welcome     print the addresses, and sleep until told to end
+    python -m lab.scene.door check       exit code 1, and a line for each fault that would break the scene later
+    python -m lab.scene.door welcome     print the addresses, and sleep until SIGTERM
     python -m lab.scene.door banner      print the addresses
 
 Needs only the standard library.
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 CONFIGURATION = (Path("/etc/prometheus"), Path("/etc/tempo.yaml"), Path("/etc/grafana"))
-"""Where `check` finds what compose.yaml mounts of the clone: the same places as in Prometheus, Tempo and Grafana."""
+"""Paths at which compose.yaml mounts the configuration: the same as in Prometheus, Tempo and Grafana."""
 MEMORY_GB = 3.0
 """Memory that the scene needs in the middle of the incident."""
 
@@ -30,8 +30,10 @@ def faults(configuration: tuple[Path, ...] = CONFIGURATION, meminfo: str = "") -
             f"containers may not read {closed[0]}{f' and {len(closed) - 1} more' if closed[1:] else ''}: the lab was "
             "cloned under a strict umask. In its folder: chmod -R go+rX prometheus tempo grafana"
         )
-    told = re.search(r"MemTotal:\s+(\d+) kB", meminfo or Path("/proc/meminfo").read_text(encoding="ascii"))
-    if told and (total := int(told[1]) * 1024 / 1e9) < MEMORY_GB:
+    total_kb = re.search(
+        r"MemTotal:\s+(\d+) kB", meminfo or Path("/proc/meminfo").read_text(encoding="ascii")
+    )
+    if total_kb and (total := int(total_kb[1]) * 1024 / 1e9) < MEMORY_GB:
         yield (
             f"{total:.1f} GB of memory for containers, {MEMORY_GB:g} GB needed: give the engine's machine more "
             "(Docker Desktop: Settings, Resources; Colima: colima start --memory 6)"
@@ -39,7 +41,7 @@ def faults(configuration: tuple[Path, ...] = CONFIGURATION, meminfo: str = "") -
 
 
 def _closed(top: Path) -> Iterator[Path]:
-    """Yield what this process may not read at and below `top`."""
+    """Yield the paths at and below `top` that this process may not read."""
     if not os.access(top, os.R_OK | os.X_OK if top.is_dir() else os.R_OK):
         yield top
     elif top.is_dir():
@@ -48,7 +50,7 @@ def _closed(top: Path) -> Iterator[Path]:
 
 
 def banner(environ: Mapping[str, str] = os.environ) -> str:
-    """The addresses of what runs, and what to do first. `environ`: the variables of the service `control`."""
+    """Return the addresses of the scene's pages, and first steps. `environ`: the variables of the service `control`."""
     rows = [
         ("control page", environ["CONTROL_URL"], "begin here"),
         ("Grafana", environ["CONTROL_GRAFANA_URL"], "dashboards; traces in Explore"),
@@ -59,13 +61,13 @@ def banner(environ: Mapping[str, str] = os.environ) -> str:
         server, _, url = row.strip().partition("=")
         if _runs(f"locust-{server}"):
             rows.append((f"Locust, {server}", url, "its load"))
-    pages = "\n".join(f"  {what:<20} {url:<25} {why}".rstrip() for what, url, why in rows)
+    pages = "\n".join(f"  {name:<20} {url:<25} {why}".rstrip() for name, url, why in rows)
     return f"""
 All is healthy. In your browser:
 
 {pages}
 
-Do this first: open the control page, and Grafana beside it. Customers come, keys grow by themselves, and the p99 of a
+Do this first: open the control page and Grafana side by side. Customers come, keys grow by themselves, and the p99 of a
 GET with them. After some minutes choose "index" on the control page, and watch p99 fall. Guide: workshop/README.md.
 
 docker compose down ends it, with --profile "*" if you switched servers on. With -v it also removes the volumes, that
@@ -74,7 +76,7 @@ is traces, metrics and settings: without it the next scene begins with those of 
 
 
 def _runs(service: str) -> bool:
-    """True if the network knows a container of this service: the name of a profile that is off has no address."""
+    """Return True if the network has a container of this service: a service of an inactive profile has no address."""
     try:
         socket.getaddrinfo(service, None)
     except OSError:
@@ -83,7 +85,7 @@ def _runs(service: str) -> bool:
 
 
 def main(verb: str) -> int:
-    """Do what the verb says. Returns the exit code."""
+    """Carry out `check`, `welcome` or `banner`. Returns the exit code."""
     if verb == "check":
         found = list(faults())
         for line in found:

@@ -1,4 +1,4 @@
-"""The container engine: which one it is, which parts of compose.yaml it cannot do, and an overlay without those parts.
+"""The container engine: its kind and limits, and an overlay of compose.yaml without the parts that it cannot do.
 
 Needs only the standard library, as `lab.scene.preflight` does.
 """
@@ -51,51 +51,51 @@ class Engine:
 
 
 def detect() -> Engine | None:
-    """The engine that `docker` talks to, or None if `docker info` fails or cannot be read."""
-    code, said = ask("docker", "info", "--format", "{{json .}}")
+    """Return the engine that `docker` talks to, or None if `docker info` fails or cannot be read."""
+    code, output = ask("docker", "info", "--format", "{{json .}}")
     try:
-        told: dict[str, Any] = json.loads(said) if code == 0 else {}
-        if "host" in told:
-            return _of_podman(told)
-        found = _of_docker(told) if told else None
-        return _of_podman(own) if found and found.is_podman and (own := _podman_info()) else found
+        info: dict[str, Any] = json.loads(output) if code == 0 else {}
+        if "host" in info:
+            return _from_podman(info)
+        found = _from_docker(info) if info else None
+        return _from_podman(own) if found and found.is_podman and (own := _podman_info()) else found
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 def _podman_info() -> dict[str, Any]:
-    """What `podman info` says of the service behind Docker's command; empty without a `podman` that can ask it.
+    """Return what `podman info` reports about the service behind Docker's command; empty without a `podman`.
 
     Podman's answer to `docker info` names no missing limits, and (in version 4.3) not that it runs without root.
     """
     _, address = ask("docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
-    code, said = ask("podman", "--url", address, "info", "--format", "json")
-    told: dict[str, Any] = json.loads(said) if code == 0 else {}
-    return told
+    code, output = ask("podman", "--url", address, "info", "--format", "json")
+    info: dict[str, Any] = json.loads(output) if code == 0 else {}
+    return info
 
 
-def _of_podman(told: dict[str, Any]) -> Engine:
-    """The engine that `podman info` describes."""
-    host = told["host"]
+def _from_podman(info: dict[str, Any]) -> Engine:
+    """Return the engine that `podman info` describes."""
+    host = info["host"]
     rootless = bool(host["security"]["rootless"])
     # Without root, limits are refused on cgroups v2 without their controllers, and ignored on v1.
     able = set(host["cgroupControllers"] or ()) if rootless else {"cpu"}
     return Engine(
         kind="Podman",
-        version=str(told["version"]["Version"]),
+        version=str(info["version"]["Version"]),
         rootless=rootless,
         cpus=int(host["cpus"]),
         memory_bytes=int(host["memTotal"]),
         cpu_limits="cpu" in able,
-        root=str(told["store"]["graphRoot"]),
+        root=str(info["store"]["graphRoot"]),
         processor=_processor(host.get("arch")),
     )
 
 
-def _of_docker(told: dict[str, Any]) -> Engine:
-    """The engine that `docker info` describes: Docker's own, or Podman's service."""
+def _from_docker(info: dict[str, Any]) -> Engine:
+    """Return the engine that `docker info` describes: Docker's own, or Podman's service."""
     kind = "Docker Engine"
-    system, name = str(told.get("OperatingSystem") or ""), str(told.get("Name") or "")
+    system, name = str(info.get("OperatingSystem") or ""), str(info.get("Name") or "")
     _, parts = ask("docker", "version", "--format", "{{json .Server.Components}}")
     if "Podman Engine" in parts:
         kind = "Podman"
@@ -105,62 +105,62 @@ def _of_docker(told: dict[str, Any]) -> Engine:
         kind = "Colima"
     return Engine(
         kind=kind,
-        version=str(told["ServerVersion"]),
-        rootless=any("rootless" in str(option) for option in told.get("SecurityOptions") or ()),
-        cpus=int(told.get("NCPU") or 0),
-        memory_bytes=int(told.get("MemTotal") or 0),
-        cpu_limits=bool(told.get("CpuCfsQuota", told.get("CPUCfsQuota", True))),
-        root=str(told.get("DockerRootDir") or ""),
-        processor=_processor(told.get("Architecture")),
+        version=str(info["ServerVersion"]),
+        rootless=any("rootless" in str(option) for option in info.get("SecurityOptions") or ()),
+        cpus=int(info.get("NCPU") or 0),
+        memory_bytes=int(info.get("MemTotal") or 0),
+        cpu_limits=bool(info.get("CpuCfsQuota", info.get("CPUCfsQuota", True))),
+        root=str(info.get("DockerRootDir") or ""),
+        processor=_processor(info.get("Architecture")),
     )
 
 
-def _processor(told: object) -> str:
-    """The kind of processor by Docker's name. Podman uses Go's names."""
-    name = str(told or "")
+def _processor(architecture: object) -> str:
+    """Return the kind of processor by Docker's name. Podman uses Go's names."""
+    name = str(architecture or "")
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
 def check_engine(engine: Engine) -> list[CheckResult]:
-    """What a person should know about the engine before the stack starts: one line each, with what to do."""
+    """Check the engine before the stack starts. Returns a result for each thing that a person should know."""
     return [*_cpus(engine), *_masquerade(engine), *_disk(engine), *_networks()]
 
 
 def _cpus(engine: Engine) -> list[CheckResult]:
     found = []
     if engine.cpus == 1:
-        said = (
+        detail = (
             "1: limits above it are lowered. The server shares its core with all the rest: its p99 is higher from the "
             "start, and runs will not be valid. Give the engine 2 CPUs"
         )
-        found.append(CheckResult("CPUs for containers", True, said))
+        found.append(CheckResult("CPUs for containers", True, detail))
     elif engine.cpus:
         found.append(CheckResult("CPUs for containers", True, str(engine.cpus)))
     if not engine.cpu_limits:
-        said = (
+        detail = (
             "not possible here, and left out: a busy container slows the others down. Delegate the cpu controller "
             "(systemd: Delegate=cpu cpuset memory pids), or use an engine that root runs"
         )
-        found.append(CheckResult("CPU limits", True, said))
+        found.append(CheckResult("CPU limits", True, detail))
     return found
 
 
 def _masquerade(engine: Engine) -> list[CheckResult]:
     if not engine.is_podman:
         return []
-    said = (
+    detail = (
         "Podman lacks the option that keeps containers off the outside network, and would ask only the name server "
         "that compose.yaml names. Both are left out, so containers could reach the outside"
     )
-    return [CheckResult("network without a way out", True, said)]
+    return [CheckResult("network without a way out", True, detail)]
 
 
 def _disk(engine: Engine) -> list[CheckResult]:
     try:
         free = shutil.disk_usage(engine.root).free / 1e9
     except OSError:  # the engine runs in a virtual machine, with a disk of its own
-        said = f"unknown: {DISK_GB:g} GB needed; docker system df shows what is taken"
-        return [CheckResult("disk for containers", True, said)]
+        detail = f"unknown: {DISK_GB:g} GB needed; docker system df shows what is taken"
+        return [CheckResult("disk for containers", True, detail)]
     if free >= DISK_GB:
         return [CheckResult("disk for containers", True, f"{free:.0f} GB")]
     return [
@@ -173,8 +173,8 @@ def _disk(engine: Engine) -> list[CheckResult]:
 
 
 def _networks() -> list[CheckResult]:
-    code, said = ask("docker", "network", "ls", "--quiet")
-    count = len(said.split())
+    code, output = ask("docker", "network", "ls", "--quiet")
+    count = len(output.split())
     if code or count < NETWORKS:
         return []
     return [
@@ -187,7 +187,7 @@ def _networks() -> list[CheckResult]:
 
 
 def overlay(engine: Engine, services: dict[str, dict[str, Any]]) -> str:
-    """The overlay of compose.yaml for this engine, as YAML; empty if the engine takes compose.yaml as it is.
+    """Return the overlay of compose.yaml for this engine, as YAML; empty if the engine takes compose.yaml as it is.
 
     `services` are those of ``docker compose config``.
     """
@@ -220,17 +220,17 @@ def is_adapted(root: Path) -> bool:
 
 
 def adapt(root: Path, engine: Engine) -> str | None:
-    """Write the overlay beside compose.yaml, where Compose reads it by itself, or remove one made for another engine.
+    """Write the overlay next to compose.yaml, where Compose reads it by itself, or remove one made for another engine.
 
-    Returns None, or, if a file that the lab did not write has the overlay's name, what a person must add to that file.
+    Returns None; or, if the overlay's name is taken by a file of the user, the lines to add to that file.
     """
     place = root / OVERLAY
     before = place.read_text(encoding="utf-8") if place.is_file() else ""
     mine = not before or before.startswith(MARK)
     if mine and before:
         place.unlink()
-    code, said = ask("docker", "compose", "--profile", "*", "config", "--format", "json")
-    text = overlay(engine, json.loads(said)["services"]) if code == 0 else ""
+    code, output = ask("docker", "compose", "--profile", "*", "config", "--format", "json")
+    text = overlay(engine, json.loads(output)["services"]) if code == 0 else ""
     if text and not mine:
         return (
             f"the lab did not write {place}, and leaves it alone. Add what this engine needs: "

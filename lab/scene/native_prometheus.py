@@ -1,4 +1,4 @@
-"""Prometheus beside a native scene: the compose stack's configuration with the native addresses."""
+"""Prometheus for a native scene: the compose stack's configuration with the native addresses."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from lab import ROOT
 FOLDER = ROOT / "prometheus"
 EXPORTERS = ("redis_exporter", "prometheus-redis-exporter")
 """Names of the exporter's program: its own, and Debian's."""
-KEPT = ("job_name", "honor_labels", "metrics_path")
-"""Settings of a job that are taken over. How its targets are found and named applies to Docker only."""
+COPIED = ("job_name", "honor_labels", "metrics_path")
+"""Settings of a job that are copied. Those that find and name its targets apply to Docker only."""
 
 
 def find_prometheus() -> str | None:
-    """Path of the program, or None."""
+    """Return the path of the program, or None."""
     return shutil.which("prometheus")
 
 
 def find_exporter() -> str | None:
-    """Path of the exporter that Redis, Valkey and KeyDB need, because they serve no Prometheus metrics; or None."""
+    """Return the path of the exporter that Redis, Valkey and KeyDB need, or None: they serve no Prometheus metrics."""
     return next((path for name in EXPORTERS if (path := shutil.which(name))), None)
 
 
 def configuration(server: str, targets: dict[str, str], url: str) -> str:
-    """The text of a prometheus.yml with those jobs of prometheus/prometheus.yml that have a target here.
+    """Return the text of a prometheus.yml with those jobs of prometheus/prometheus.yml that have a target here.
 
-    `targets` are addresses (host:port) by job. The target of the job ``redis`` is the exporter, which is told to ask
+    `targets` are addresses (host:port) by job. The target of the job ``redis`` is the exporter, whose scrapes name
     the server at `url`. The rule files are the same.
     """
     found: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
@@ -44,20 +44,20 @@ def configuration(server: str, targets: dict[str, str], url: str) -> str:
 
 
 def _job(job: dict[str, Any], server: str, target: str, url: str) -> dict[str, Any]:
-    kept = {name: job[name] for name in KEPT if name in job}
+    settings = {name: job[name] for name in COPIED if name in job}
     group: dict[str, Any] = {"targets": [target]}
     if any("server" in static.get("labels", {}) for static in job["static_configs"]):
         group["labels"] = {"server": server}
     if (
         "metrics_path" in job
     ):  # the exporter's job: each scrape names the server as its target, as on the compose stack
-        kept["params"] = {"target": [url]}
+        settings["params"] = {"target": [url]}
         group["labels"]["instance"] = server
-    return {**kept, "static_configs": [group]}
+    return {**settings, "static_configs": [group]}
 
 
 def command(binary: str, folder: Path, port: int) -> list[str]:
-    """The command that serves the configuration in `folder`, and keeps its data there."""
+    """Return the command that serves the configuration in `folder`, and keeps its data there."""
     return [
         binary,
         f"--config.file={folder / 'prometheus.yml'}",
@@ -70,5 +70,5 @@ def command(binary: str, folder: Path, port: int) -> list[str]:
 
 
 def exporter_command(binary: str, port: int) -> list[str]:
-    """The command that starts the exporter. It asks no server until a scrape names one."""
+    """Return the command that starts the exporter. It connects to no server until a scrape names one."""
     return [binary, f"-web.listen-address=127.0.0.1:{port}", "-redis.addr=", "-connection-timeout=2s"]

@@ -1,6 +1,6 @@
-"""The scene without Docker: a storefront on one server, its load, the control page, and Prometheus where there is one.
+"""The scene without Docker: a storefront on one server, its load, the control page, and Prometheus if it is installed.
 
-It runs as processes of this machine what `make up` runs in containers. A process that ends unexpectedly is started
+The parts that `make up` runs in containers are processes of this machine. A process that ends unexpectedly is started
 again, as by Docker; so is the server when the control page shuts it down.
 """
 
@@ -56,12 +56,12 @@ OPTIONAL = (PROMETHEUS, EXPORTER)
 
 
 def shown_as(server: Server) -> Server:
-    """The server under its name in the scene: the embedded server is called ``valkey``."""
+    """Return the server under its name in the scene: the embedded server is called ``valkey``."""
     return replace(server, name="valkey") if server.name == "embedded" else server
 
 
 class NativeScene(NativeStack):
-    """The scene; run it with `play`. `healthy`: no story, but a full cache and every event by index."""
+    """A scene on this machine, run by `play`. `healthy`: no story, but a full cache and every event by index."""
 
     key_prefix = "shop"
     load_file = "loadtest/key_growth.py"
@@ -98,7 +98,7 @@ class NativeScene(NativeStack):
         self._add(
             "probe",
             [sys.executable, "-m", "loadtest.probe", "--metrics-port", str(self._port("probe")),
-             "--interval-seconds", "60"],  # nobody reads its lines
+             "--interval-seconds", "60"],  # its lines are not read
             {"PROBE_URL": self.server_url},
         )  # fmt: skip
         if prometheus.find_prometheus() and self._prometheus_port is None:
@@ -111,7 +111,7 @@ class NativeScene(NativeStack):
         self._start_prometheus(say)
 
     def _port(self, name: str) -> int:
-        """The port of a process. It stays the same when the process is started again."""
+        """Return the port of a process. It stays the same when the process is started again."""
         if name not in self._port_of:
             self._port_of[name] = next(self._ports)
         return self._port_of[name]
@@ -127,7 +127,7 @@ class NativeScene(NativeStack):
         return f"127.0.0.1:{self._port(name)}"
 
     def _control_settings(self) -> dict[str, str]:
-        """The control page's environment. Its other settings (`console.config`) come from the user's environment."""
+        """Return the control page's variables. The user's environment has its other settings (`console.config`)."""
         operations = self._address(OPERATIONS)
         places = [
             f"http://{place}"
@@ -149,7 +149,7 @@ class NativeScene(NativeStack):
         return settings | ({"CONTROL_STORY": "off"} if self._healthy else {})
 
     def _make_healthy(self, say: Say) -> None:
-        """Fill the cache, and set an ordinary day's load by the control page's own levers."""
+        """Fill the cache, and set an ordinary day's load by the control page."""
         end = time.monotonic() + READY_S
         while not (state := self.state()).get("free") or not state["up"]:
             self.check()
@@ -166,7 +166,7 @@ class NativeScene(NativeStack):
         self.control.ask("POST", f"/api/servers/{self.server_name}/{action}", body)
 
     def state(self) -> dict[str, Any]:
-        """The server's state on the control page; empty while the page does not know the server yet."""
+        """Return the server's state on the control page; empty while the page does not know the server yet."""
         servers = self.control.ask("GET", "/api/state")["servers"]
         return dict(servers[0]) if servers else {}
 
@@ -197,16 +197,16 @@ class NativeScene(NativeStack):
 
     # -- while it lasts
 
-    def mend(self, say: Say) -> None:
+    def restart_ended(self, say: Say) -> None:
         """Start again every process that has ended, with a line about each.
 
         Raises:
             StackError: a part that the scene cannot do without ended too often.
         """
         for child in [child for child in self._children if not child.alive()]:
-            self._mend(child, say)
+            self._restart(child, say)
 
-    def _mend(self, child: Child, say: Say) -> None:
+    def _restart(self, child: Child, say: Say) -> None:
         child.stop()  # ends its children too
         place = self._children.index(child)
         shut_down = child is self._server_child and child.exit_code() == 0
@@ -221,8 +221,8 @@ class NativeScene(NativeStack):
         again = self._children[place] = child.start_again()
         if child is self._server_child:
             self._server_child = again
-        told = f"{child.name} was shut down." if shut_down else child.end_message()
-        say(f"{told} It was started again.")
+        reason = f"{child.name} was shut down." if shut_down else child.end_message()
+        say(f"{reason} It was started again.")
 
     def _ends_too_often(self, name: str) -> bool:
         ends, now = self._ends[name], time.monotonic()
@@ -232,11 +232,11 @@ class NativeScene(NativeStack):
         return len(ends) >= MOST_ENDS
 
     def shown(self) -> dict[str, tuple[str, str]]:
-        """Where everything is: name → address and what it is for."""
+        """Return the parts of the scene: name → (address, purpose)."""
         places = {
             "control page": (self.control.base_url, "begin here"),
             "Locust": (self.locust.base_url, "the load"),
-            "storefront": (self.web.base_url, "what the load asks; /metrics"),
+            "storefront": (self.web.base_url, "the load's target; /metrics"),
             "server": (f"redis://127.0.0.1:{self.server_port}", ""),
         }
         if any(child.name == PROMETHEUS for child in self._children):
@@ -245,7 +245,7 @@ class NativeScene(NativeStack):
         return places
 
     def exports(self) -> list[str]:
-        """Lines for a second terminal, so that the commands of the guide find the scene."""
+        """Return lines for a second terminal, so that the commands of the guide find the scene."""
         return [
             f"export PROBE_URL={self.server_url}",
             f"export STOREFRONT={self.web.base_url}",
@@ -253,11 +253,11 @@ class NativeScene(NativeStack):
         ]
 
     def link_url(self) -> str:
-        """The URL by which the storefront reaches the server. Here it is the server's own."""
+        """Return the URL by which the storefront reaches the server: here the server's own."""
         return self.server_url
 
     def users(self) -> str:
-        """The control page's figures of the last seconds, in a line."""
+        """Return the control page's figures of the last seconds, in a line."""
         state = self.state()
         p99, done = state.get("p99_ms"), state.get("events_finished_per_second")
         return (
@@ -305,11 +305,11 @@ def play(
     healthy: bool,
     prometheus_port: int | None,
     say: Say,
-    beside: Callable[[NativeScene], AbstractContextManager[None]],
+    while_up: Callable[[NativeScene], AbstractContextManager[None]],
 ) -> None:
-    """Bring the scene up and keep it up until Ctrl-C. Whatever happens, it is taken down and nothing of it is left.
+    """Bring the scene up and keep it up until Ctrl-C. However this ends, the scene is taken down completely.
 
-    `beside`: a context that lasts as long as the scene, entered before anything is started.
+    `while_up`: a context that lasts as long as the scene, entered before anything is started.
 
     Raises:
         UsageError: the scene cannot be brought up with these arguments.
@@ -320,12 +320,12 @@ def play(
     folder = Path(tempfile.mkdtemp(prefix="lab-scene-"))
     scene = NativeScene(known, folder, port, keys, healthy, prometheus_port)
     try:
-        with beside(scene):
+        with while_up(scene):
             scene.up(say)
             announce(scene, healthy, say)
             while True:
                 raise_if_interrupted()
-                scene.mend(lambda text: say(f"{datetime.now():%H:%M:%S}  {text}"))
+                scene.restart_ended(lambda text: say(f"{datetime.now():%H:%M:%S}  {text}"))
                 time.sleep(TICK_S)
     finally:
         with uninterrupted():
@@ -333,7 +333,7 @@ def play(
 
 
 def announce(scene: NativeScene, healthy: bool, say: Say) -> None:
-    """Tell where everything is, and what to do there."""
+    """Show the addresses of the scene's parts, and what to do there."""
     say("")
     for name, (address, why) in scene.shown().items():
         say(f"  {name:<14} {address:<27} {why}".rstrip())
@@ -345,7 +345,7 @@ def announce(scene: NativeScene, healthy: bool, say: Say) -> None:
     say("")
     if healthy:
         say(
-            "All is well: the cache is full, and events invalidate by index. "
+            "The scene is healthy: the cache is full, and events invalidate by index. "
             "The control page has the levers to change that."
         )
     else:

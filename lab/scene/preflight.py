@@ -28,7 +28,7 @@ PLATFORM = "DOCKER_DEFAULT_PLATFORM"
 
 
 def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[CheckResult]:
-    """Check everything that `make up` needs, in the order in which to mend it. Changes nothing."""
+    """Check everything that `make up` needs, in the order in which to repair it. Changes nothing."""
     settings = read_env_file(root / ".env")
     results = [_env_file(root, settings)]
     docker = _docker()
@@ -38,7 +38,7 @@ def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[
         answers = _engine()
         results.append(_compose())
         if answers.ok:
-            scene = whose(root)
+            scene = check_project(root)
             results.append(scene)
             ours = ports_of(scene.detail) if scene.ok else set()
             found = engine.detect()
@@ -56,9 +56,7 @@ def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[
 def check_settings(
     settings: Mapping[str, str], ours: set[int], shell: Mapping[str, str] | None = None
 ) -> list[CheckResult]:
-    """What is wrong with ports. `ours`: the ports at which the lab itself listens. `shell`: variables that
-    beat those of .env.
-    """
+    """Check the ports. `ours`: ports at which the lab itself listens. `shell`: variables that override .env."""
     return [_ports(settings, ours, shell or {})]
 
 
@@ -74,20 +72,20 @@ def read_env_file(path: Path) -> dict[str, str] | None:
 
 
 def _value(text: str) -> str:
-    """A value of .env as Compose reads it: what stands in quotes, else what stands before a comment."""
+    """Return a value of .env as Compose reads it: the text in quotes, else the text before a comment."""
     if quoted := re.match(r"""(["'])(.*?)\1""", text):
         return quoted[2]
     return re.split(r"\s+#", f" {text}", maxsplit=1)[0].strip()
 
 
 def wanted_profiles(settings: Mapping[str, str]) -> set[str]:
-    """The profiles that COMPOSE_PROFILES asks for."""
-    asked = {name.strip() for name in settings.get("COMPOSE_PROFILES", "").split(",")} - {""}
-    return set(PROFILES) if "*" in asked else asked
+    """Return the profiles that COMPOSE_PROFILES names."""
+    profiles = {name.strip() for name in settings.get("COMPOSE_PROFILES", "").split(",")} - {""}
+    return set(PROFILES) if "*" in profiles else profiles
 
 
 def wanted_ports(settings: Mapping[str, str]) -> dict[str, str]:
-    """Name and value of every port of this machine that will be published."""
+    """Return name and value of every port of this machine that will be published."""
     on = wanted_profiles(settings)
     off = {server.locust_port for server in IN_COMPOSE if server.profile and server.profile not in on}
     return {
@@ -119,9 +117,9 @@ def _docker() -> CheckResult:
 
 
 def _compose() -> CheckResult:
-    code, said = ask("docker", "compose", "version", "--short")
+    code, output = ask("docker", "compose", "version", "--short")
     oldest = ".".join(map(str, OLDEST_COMPOSE))
-    version = re.match(r"v?(\d+)\.(\d+)", said) if code == 0 else None
+    version = re.match(r"v?(\d+)\.(\d+)", output) if code == 0 else None
     if version is None:
         more = " (docker-compose, version 1, is not enough)" if shutil.which("docker-compose") else ""
         return CheckResult(
@@ -129,53 +127,53 @@ def _compose() -> CheckResult:
         )
     if (int(version[1]), int(version[2])) < OLDEST_COMPOSE:
         return CheckResult(
-            "docker compose", False, f"{said} is too old: update the Compose plugin to {oldest} or newer"
+            "docker compose", False, f"{output} is too old: update the Compose plugin to {oldest} or newer"
         )
-    return CheckResult("docker compose", True, said)
+    return CheckResult("docker compose", True, output)
 
 
 def _engine() -> CheckResult:
-    code, said = ask("docker", "version", "--format", "{{.Server.Version}}")
+    code, output = ask("docker", "version", "--format", "{{.Server.Version}}")
     if code == 0:
-        return CheckResult("engine", True, said)
-    reason = said.splitlines()[-1] if said else "no answer"
+        return CheckResult("engine", True, output)
+    reason = output.splitlines()[-1] if output else "no answer"
     if "permission denied" in reason.lower():
-        mend = "this user may not use it: sudo usermod -aG docker $USER, then log in again"
+        remedy = "this user may not use it: sudo usermod -aG docker $USER, then log in again"
     elif platform.system() == "Darwin":
-        mend = "it does not run: open Docker Desktop"
+        remedy = "it does not run: open Docker Desktop"
     else:
-        mend = "it does not run: sudo systemctl start docker, or open Docker Desktop"
-    return CheckResult("engine", False, f"{mend} ({reason[:160]})")
+        remedy = "it does not run: sudo systemctl start docker, or open Docker Desktop"
+    return CheckResult("engine", False, f"{remedy} ({reason[:160]})")
 
 
-def whose(root: Path) -> CheckResult:
-    """The Compose project that commands in this folder change, as the detail; not ok unless it is this folder's alone.
+def check_project(root: Path) -> CheckResult:
+    """Check that `docker compose` in this folder acts on this folder's scene only. The detail names the project.
 
-    COMPOSE_FILE and COMPOSE_PROJECT_NAME, in the shell or in a file of variables, can lead to another one. So Compose
-    is asked which files it reads, and the engine which folder the containers of that name were started from.
+    COMPOSE_FILE and COMPOSE_PROJECT_NAME, in the shell or in a file of variables, can lead to another one. So the check
+    reads from Compose which files it uses, and from the engine which folder the project's containers were started in.
     """
-    return guarded("scene", lambda: _whose(root))
+    return guarded("scene", lambda: _check_project(root))
 
 
-def _whose(root: Path) -> CheckResult:
-    code, said = ask("docker", "compose", "--profile", "*", "config", "--format", "json", cwd=root)
+def _check_project(root: Path) -> CheckResult:
+    code, output = ask("docker", "compose", "--profile", "*", "config", "--format", "json", cwd=root)
     if code:
         return CheckResult(
-            "scene", False, f"docker compose cannot read its files: {(said.splitlines() or [''])[-1]}"
+            "scene", False, f"docker compose cannot read its files: {(output.splitlines() or [''])[-1]}"
         )
-    told = json.loads(said)
-    built = told.get("services", {}).get("control", {}).get("build", {}).get("context", "")
+    config = json.loads(output)
+    built = config.get("services", {}).get("control", {}).get("build", {}).get("context", "")
     if not built or not _same(built, root):
         return CheckResult(
             "scene",
             False,
             f"docker compose reads other files than {root / 'compose.yaml'}: unset COMPOSE_FILE",
         )
-    project = str(told["name"])
+    project = str(config["name"])
     label = "com.docker.compose.project"
     folder = f'{{{{.Label "{label}.working_dir"}}}}'
-    code, said = ask("docker", "ps", "--all", "--filter", f"label={label}={project}", "--format", folder)
-    others = sorted({place for place in said.splitlines() if not _same(place, root)}) if code == 0 else []
+    code, output = ask("docker", "ps", "--all", "--filter", f"label={label}={project}", "--format", folder)
+    others = sorted({place for place in output.splitlines() if not _same(place, root)}) if code == 0 else []
     if others:
         return CheckResult(
             "scene",
@@ -191,14 +189,14 @@ def _same(place: str, root: Path) -> bool:
 
 
 def ports_of(project: str) -> set[int]:
-    """Ports of this machine that the running containers of a Compose project hold."""
+    """Return the ports of this machine that the running containers of a Compose project hold."""
     label = f"label=com.docker.compose.project={project}"
-    code, said = ask("docker", "ps", "--filter", label, "--format", "{{.Ports}}")
-    return {int(port) for port in re.findall(r":(\d+)->", said)} if code == 0 else set()
+    code, output = ask("docker", "ps", "--filter", label, "--format", "{{.Ports}}")
+    return {int(port) for port in re.findall(r":(\d+)->", output)} if code == 0 else set()
 
 
 def memory_for_containers(found: engine.Engine | None) -> float | None:
-    """Gigabytes that containers may take: what is free on this machine, or all memory of the engine's virtual machine.
+    """Return the gigabytes that containers may take: free memory here, or all of the engine's virtual machine.
 
     None if that is not known.
     """
@@ -230,7 +228,7 @@ def _memory(found: engine.Engine | None, *, running: bool) -> CheckResult:
 
 
 def _images(found: engine.Engine | None, profiles: set[str]) -> list[CheckResult]:
-    """One result for each wanted server whose image is not published for the engine's kind of processor."""
+    """Return a failed result for each wanted server without an image for the engine's kind of processor."""
     if found is None or not found.processor or os.environ.get(PLATFORM):
         return []
     return [
@@ -249,7 +247,7 @@ def _ports(settings: Mapping[str, str], ours: set[int], shell: Mapping[str, str]
     wrong = []
     holders: dict[int, str] = {}
     for name, value in wanted_ports(settings).items():
-        # A variable of the shell beats that of .env.
+        # A variable of the shell overrides that of .env.
         change = (
             f"unset {name} in your shell, or change it there" if name in shell else f"change {name} in .env"
         )
@@ -270,9 +268,9 @@ def _ports(settings: Mapping[str, str], ours: set[int], shell: Mapping[str, str]
 
 
 def is_free(port: int) -> bool:
-    """True if a server could listen on 127.0.0.1 at this port, and none answers there.
+    """Return True if a server could listen on 127.0.0.1 at this port, and none answers there.
 
-    macOS lets a server take 127.0.0.1 where another one holds the port on all addresses.
+    macOS lets a server take 127.0.0.1 while another one holds the port on all addresses.
     """
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -280,6 +278,6 @@ def is_free(port: int) -> bool:
             trial.bind(("127.0.0.1", port))
         except OSError:
             return False
-    with socket.socket() as asking:
-        asking.settimeout(ANSWER_S)
-        return asking.connect_ex(("127.0.0.1", port)) != 0
+    with socket.socket() as client:
+        client.settimeout(ANSWER_S)
+        return client.connect_ex(("127.0.0.1", port)) != 0

@@ -1,4 +1,4 @@
-"""`bin/lab doctor --scene`: checks that a workshop could begin, by asking once for everything shown, as a browser asks.
+"""`bin/lab doctor --scene`: checks that a workshop could begin, by requesting everything once as a browser does.
 
 It checks containers, scrapes, each panel of each dashboard for each server, a trace by its exemplar, the control page's
 actions (which are undone) and Locust's pages. If there is a Chromium, the page shows a picture of each dashboard.
@@ -31,8 +31,8 @@ STARTING, STARTING_S = ": starting", 45.0
 """A container whose health is not known yet, such as a server that was just restarted, and the seconds to wait for it:
 its start period and one more health check (compose.yaml)."""
 FILLING_S = 90.0
-"""Seconds for which a check, or all dashboards together, may be retried: a new scene has not had every phase yet."""
-SPAWNING = "spawning"  # what Locust says of itself in its first seconds, while its customers come one by one
+"""Seconds for which a check, or all dashboards together, is retried: a new scene has not had every phase yet."""
+SPAWNING = "spawning"  # Locust's state in its first seconds, while its customers come one by one
 TRACE_S = 40.0
 """Seconds for which an exemplar's trace may be missing in Tempo: spans are sent in batches."""
 EXEMPLARS = "db_client_operation_duration_seconds_bucket"
@@ -40,19 +40,19 @@ EXEMPLARS = "db_client_operation_duration_seconds_bucket"
 
 @dataclass
 class Rehearsal:
-    """The results. `pictures` are files in the folder of the page, by dashboard and server."""
+    """Results of all checks. `pictures`: dashboard and server → file in the folder of the page."""
 
     results: list[CheckResult] = field(default_factory=list)
     pictures: dict[str, str] = field(default_factory=dict)
 
     @property
     def may_begin(self) -> bool:
-        """True if every result is ok, so that a participant misses nothing."""
+        """True if every result is ok."""
         return all(result.ok for result in self.results)
 
 
 def rehearse(folder: Path, say: Callable[[CheckResult], None]) -> Rehearsal:
-    """Check the scene that `make up` started, say each result as it comes, and write `doctor.html` to `folder`.
+    """Check the scene that `make up` started, pass each result to `say`, and write `doctor.html` to `folder`.
 
     Takes half a minute, a minute longer if the scene has just begun, and some seconds for each picture. Raises
     `StackError` when its ports are unknown, and `UsageError` when the folder cannot be written.
@@ -98,19 +98,19 @@ def _address(settings: dict[str, str], port: str) -> str:
 
 
 def _patiently(
-    what: str,
+    name: str,
     check: Callable[[], CheckResult],
     seconds: float | None = None,
-    may_mend: Callable[[CheckResult], bool] = lambda _: True,
+    may_recover: Callable[[CheckResult], bool] = lambda _: True,
 ) -> CheckResult:
     """Repeat a check until it is ok, for at most `seconds` (else `FILLING_S`): a scene may have just begun.
 
-    A result that cannot mend by itself, by `may_mend`, is returned at once.
+    A failed result for which `may_recover` returns False is returned at once.
     """
     end = time.monotonic() + (FILLING_S if seconds is None else seconds)
     while True:
-        result = guarded(what, check)
-        if result.ok or not may_mend(result) or time.monotonic() >= end:
+        result = guarded(name, check)
+        if result.ok or not may_recover(result) or time.monotonic() >= end:
             return result
         time.sleep(RETRY_S)
 
@@ -121,10 +121,10 @@ def _patiently(
 def _containers() -> Iterator[CheckResult]:
     def check() -> CheckResult:
         count = len(containers())
-        ill = complaints()
+        unhealthy = complaints()
         if not count:
             return CheckResult("containers", False, "none runs: make up")
-        return CheckResult("containers", not ill, "; ".join(ill) or f"all {count} healthy")
+        return CheckResult("containers", not unhealthy, "; ".join(unhealthy) or f"all {count} healthy")
 
     yield _patiently("containers", check, STARTING_S, lambda result: STARTING in result.detail)
 
@@ -193,11 +193,11 @@ def _actions(control: Http) -> Iterator[CheckResult]:
     if not servers:
         yield CheckResult("control page", False, "it has no server yet")
     for server in servers:
-        what = f"control page, {server.get('name')}"
-        yield _patiently(what, partial(_pull_levers, control, server, what))
+        name = f"control page, {server.get('name')}"
+        yield _patiently(name, partial(_pull_levers, control, server, name))
 
 
-def _pull_levers(control: Http, server: dict[str, Any], what: str) -> CheckResult:
+def _pull_levers(control: Http, server: dict[str, Any], name: str) -> CheckResult:
     """Switch the strategy and the growth, and back again."""
     place = f"/api/servers/{server['name']}"
     own = server["strategy"]
@@ -209,15 +209,15 @@ def _pull_levers(control: Http, server: dict[str, Any], what: str) -> CheckResul
         answer = control.ask("POST", f"{place}/{lever}", body)
         failed += [f"{lever}: {part['part']} {part['said']}" for part in answer["parts"] if not part["done"]]
     return CheckResult(
-        what, not failed, "; ".join(failed) or f"{other} and back to {own}, growth switched over and back"
+        name, not failed, "; ".join(failed) or f"{other} and back to {own}, growth switched over and back"
     )
 
 
 def _locust_addresses(settings: dict[str, str]) -> dict[str, str]:
-    """The addresses of the loads that run, by the server's title."""
+    """Return the addresses of the running loads by the server's title."""
     try:
         running = {container["Service"] for container in containers()}
-    except (OSError, StackError):  # there is no docker, or it does not answer: `_containers` has told this
+    except (OSError, StackError):  # there is no docker, or it does not answer: `_containers` reports it
         return {}
     return {
         server.title: f"http://127.0.0.1:{settings.get(server.locust_port, 0)}"
@@ -228,17 +228,17 @@ def _locust_addresses(settings: dict[str, str]) -> dict[str, str]:
 
 def _locusts(addresses: Callable[[], Mapping[str, str]]) -> Iterator[CheckResult]:
     for title, address in addresses().items():
-        what = f"Locust, {title}"
+        name = f"Locust, {title}"
         yield _patiently(
-            what, partial(_locust, address, what), may_mend=lambda found: found.detail == SPAWNING
+            name, partial(_locust, address, name), may_recover=lambda found: found.detail == SPAWNING
         )
 
 
-def _locust(address: str, what: str) -> CheckResult:
+def _locust(address: str, name: str) -> CheckResult:
     locust = Http("Locust", address)
     try:
         state = locust.ask("GET", "/stats/requests")["state"]
         page = "<html" in locust.text("/").lower()
     finally:
         locust.close()
-    return CheckResult(what, state == "running" and page, state if page else "its page is not there")
+    return CheckResult(name, state == "running" and page, state if page else "its page is not there")

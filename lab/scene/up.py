@@ -1,10 +1,10 @@
-"""`make up` and `make down`: `docker compose up` and `down`, after a look at the machine and at whose scene it is.
+"""`make up` and `make down`: `docker compose up` and `down`, after a check of the machine and of the scene's owner.
 
     python3 -m lab.scene.up            COMPOSE_PROFILES=valkey python3 -m lab.scene.up
     python3 -m lab.scene.up down       containers, volumes, network
 
 Like `lab.scene.preflight` it needs only the standard library, docker, and Python 3.9 or newer. Exit code 0, or 3
-when something is missing or does not become healthy (what and why is printed), or 130 after Ctrl-C.
+when something is missing or does not become healthy (the reason is printed), or 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from lab import ROOT
 from lab.scene import engine
-from lab.scene.preflight import examine, whose
+from lab.scene.preflight import check_project, examine
 from lab.server.checks import ask
 
 STACK_BROKE, INTERRUPTED = 3, 130
@@ -32,7 +32,7 @@ def compose(*arguments: str) -> int:
 
 
 def containers() -> list[dict[str, Any]]:
-    """The rows of `docker compose ps`, which prints an object a line (newer versions) or one list (older)."""
+    """Return the rows of `docker compose ps`, which prints an object a line (newer versions) or one list (older)."""
     done = subprocess.run(
         ["docker", "compose", "ps", "--all", "--format", "json"],
         cwd=ROOT,
@@ -48,7 +48,7 @@ def containers() -> list[dict[str, Any]]:
 
 
 def complaints() -> list[str]:
-    """One line for each container that is not as it should be, with the last thing that it or its health check said."""
+    """Return a line for each container that failed or is unhealthy, with its last output or its health check's."""
     lines = []
     for container in containers():
         state = container["State"]
@@ -58,10 +58,10 @@ def complaints() -> list[str]:
             health = f"ends with code {code}{' again and again' if state == 'restarting' else ''}"
             last = log_of(container["Name"])
         elif state in ("created", "exited") or health in ("healthy", "running"):
-            continue  # it waits for another one, or has done its work
+            continue  # healthy, or it waits for another container, or has done its work
         else:
-            _, said = ask("docker", "inspect", "--format", "{{json .State.Health}}", container["Name"])
-            log = (json.loads(said) or {}).get("Log") or [] if said.startswith("{") else []
+            _, output = ask("docker", "inspect", "--format", "{{json .State.Health}}", container["Name"])
+            log = (json.loads(output) or {}).get("Log") or [] if output.startswith("{") else []
             last = log[-1]["Output"] if log else ""
         last = " ".join(last.split())[:200]
         lines.append(f"{container['Service']}: {health}{': ' + last if last else ''}")
@@ -69,7 +69,7 @@ def complaints() -> list[str]:
 
 
 def log_of(name: str) -> str:
-    """The last line that a container wrote to stdout or stderr."""
+    """Return the last line that a container wrote to stdout or stderr."""
     done = subprocess.run(
         ["docker", "logs", "--tail", "1", name], check=False, capture_output=True, text=True
     )
@@ -77,33 +77,33 @@ def log_of(name: str) -> str:
 
 
 def images() -> tuple[str, ...]:
-    """Options of `docker compose up`: build the lab's image, or, after an installation from a bundle, fetch none."""
+    """Return options of `docker compose up`: build the image, or after an installation from a bundle fetch none."""
     return ("--no-build", "--pull", "never") if FROM_BUNDLE.exists() else ("--build",)
 
 
 def start() -> int:
-    """Do all of `make up`. Returns the exit code."""
+    """Carry out `make up`. Returns the exit code."""
     results = examine()
     for result in results:
-        print(f"{'ok  ' if result.ok else 'MISS'} {result.what}: {result.detail}", flush=True)
+        print(f"{'ok  ' if result.ok else 'MISS'} {result.name}: {result.detail}", flush=True)
     if not all(result.ok for result in results):
         print("lab: nothing was started.", file=sys.stderr)
         return STACK_BROKE
     found = engine.detect()
-    if found and (mend := engine.adapt(ROOT, found)):
-        print(f"lab: nothing was started: {mend}", file=sys.stderr)
+    if found and (remedy := engine.adapt(ROOT, found)):
+        print(f"lab: nothing was started: {remedy}", file=sys.stderr)
         return STACK_BROKE
     if os.environ.get("COMPOSE_FILE") and engine.is_adapted(
         ROOT
     ):  # then Compose does not look for it by itself
         os.environ["COMPOSE_FILE"] += os.pathsep + engine.OVERLAY
     failed = compose("up", *images(), "--detach", "--wait", "--wait-timeout", str(WAIT_SECONDS))
-    ill = complaints()
-    if failed or ill:
-        for line in ill:
+    unhealthy = complaints()
+    if failed or unhealthy:
+        for line in unhealthy:
             print(line, file=sys.stderr)
         print(
-            "lab: not everything is healthy: see above. `docker compose logs SERVICE` tells more.",
+            "lab: not everything is healthy: see above. `docker compose logs SERVICE` shows more.",
             file=sys.stderr,
         )
         return STACK_BROKE
@@ -112,7 +112,7 @@ def start() -> int:
 
 def down() -> int:
     """Remove the scene of this folder, and nothing of another folder's. Returns the exit code."""
-    scene = whose(ROOT)
+    scene = check_project(ROOT)
     if not scene.ok:
         print(f"lab: nothing was removed: {scene.detail}", file=sys.stderr)
         return STACK_BROKE

@@ -1,1 +1,1 @@
-"""One server seen from outside: its address, its figures and the law that reads them, commands and a probe for it."""
+"""A server seen from outside: its address, its figures and the law that judges them, commands and a probe for it."""

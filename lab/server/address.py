@@ -31,7 +31,8 @@ CertificateKey = Annotated[
 Insecure = Annotated[
     bool,
     typer.Option(
-        "--insecure", help="TLS: do not verify the server's certificate. Whoever answers gets the password."
+        "--insecure",
+        help="TLS: do not verify the server's certificate. Any host that answers gets the password.",
     ),
 ]
 
@@ -39,13 +40,13 @@ PLAIN, ENCRYPTED, SOCKET = ("redis", "valkey"), ("rediss", "valkeys"), "unix"
 PASSWORD_FROM = "REDISCLI_AUTH"
 """The variable in which redis-cli looks for a password."""
 
-FORWARD = 16379  # proposed for a program that passes plain TCP on
+FORWARD = 16379  # the port proposed for a program that forwards plain TCP
 EXAMPLE = "as in redis://host:6379/0"
 
 
 @dataclass(frozen=True)
 class Tls:
-    """How a connection is encrypted. Files are PEM. `insecure`: the server's certificate is not verified."""
+    """Encryption of a connection. Files are PEM. `insecure`: the server's certificate is not verified."""
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -63,11 +64,11 @@ class Tls:
     def words(self) -> list[str]:
         """The same settings as command-line options."""
         files = (("--ca", self.ca), ("--cert", self.certificate), ("--key", self.key))
-        said = [word for option, file in files if file for word in (option, str(file))]
-        return said + (["--insecure"] if self.insecure else [])
+        options = [word for option, file in files if file for word in (option, str(file))]
+        return options + (["--insecure"] if self.insecure else [])
 
     def options(self) -> dict[str, Any]:
-        """Keyword arguments for redis-py, which sends the host's name as the server name (SNI)."""
+        """Return keyword arguments for redis-py, which sends the host's name as the server name (SNI)."""
         return {
             "ssl_ca_certs": str(self.ca) if self.ca else None,
             "ssl_certfile": str(self.certificate) if self.certificate else None,
@@ -79,7 +80,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Address:
-    """Where the server is, and how to sign in. `shown` may be printed and stored: it has no user and no password."""
+    """A server's address and credentials. `shown` may be printed and stored: it has no user and no password."""
 
     shown: str
     host: str = ""
@@ -91,7 +92,7 @@ class Address:
     tls: Tls | None = None
 
     def options(self) -> dict[str, Any]:
-        """Keyword arguments for redis-py."""
+        """Return keyword arguments for redis-py."""
         place: dict[str, Any] = (
             {"path": self.socket} if self.socket else {"host": self.host, "port": self.port}
         )
@@ -99,7 +100,7 @@ class Address:
         return place | signed | (self.tls.options() if self.tls else {})
 
     def plain(self, host: str, port: int) -> str:
-        """A redis:// URL with the same user, password and database for a server at that place."""
+        """Return a redis:// URL with the same user, password and database for another host and port."""
         host = f"[{host}]" if ":" in host else host
         signed = ""
         if self.password is not None:
@@ -137,7 +138,7 @@ def read_address(
     """Parse a URL. Raises `UsageError` with one sentence, which refers to the URL as `called`.
 
     The password comes from the URL, else from the variable REDISCLI_AUTH. If both lack it and the URL names a user,
-    `ask` is called for it. By default it is asked for at the terminal; without one, `UsageError` is raised.
+    `ask` is called for it. By default the terminal is asked; without a terminal, `UsageError` is raised.
     """
     try:
         parts = urlsplit(url)
@@ -176,7 +177,7 @@ def read_address(
     username = unquote(parts.username) if parts.username else None
     password = unquote(parts.password) if parts.password else environ.get(PASSWORD_FROM)
     if username and password is None:
-        password = _asked(ask, called)
+        password = _ask_password(ask, called)
     host = parts.hostname or ""
     place = (
         parts.path
@@ -199,10 +200,10 @@ def read_address(
 
 @dataclass(frozen=True)
 class Route:
-    """How a run's processes reach somebody else's server.
+    """A route by which a run's processes reach a server that the lab does not own.
 
-    `url` is what they connect to, and may hold a password. `shown` is the address for people. `words` are the options
-    with which a command names the same server again. `is_here`: the server is a process of this machine.
+    They connect to `url`, which may hold a password. `shown` is the address for people. `words` are the options that
+    name the same server in another command. `is_here`: the server is a process of this machine.
     """
 
     url: str
@@ -212,21 +213,21 @@ class Route:
 
 
 def route_to(address: Address) -> Route:
-    """The way to a server that answers by plain TCP, which is all that probes and loads speak.
+    """Return the route to a server that answers by plain TCP: probes and loads speak nothing else.
 
-    Raises `UsageError` for TLS and for a socket, with a command of socat that passes plain TCP on to it.
+    Raises `UsageError` for TLS and for a socket, with a command of socat that forwards plain TCP to it.
     """
     if not (address.socket or address.tls):
         words = ("--url", address.url_without_password)
         return Route(address.plain(address.host, address.port), address.shown, words, address.is_here)
     there = f"UNIX-CONNECT:{address.socket}" if address.socket else f"OPENSSL:{address.host}:{address.port}"
     raise UsageError(
-        f"a run's loads speak plain TCP, not TLS and no socket. Pass it on with `socat TCP-LISTEN:{FORWARD},bind="
+        f"a run's loads speak plain TCP, not TLS and no socket. Forward it with `socat TCP-LISTEN:{FORWARD},bind="
         f"127.0.0.1,fork,reuseaddr {there}`, and name redis://127.0.0.1:{FORWARD}/{address.database}."
     )
 
 
-def _asked(ask: Callable[[str], str] | None, called: str) -> str:
+def _ask_password(ask: Callable[[str], str] | None, called: str) -> str:
     if ask is None:
         if not sys.stdin.isatty():
             raise UsageError(f"{called} names a user and no password: set {PASSWORD_FROM}.")

@@ -1,4 +1,4 @@
-"""Findings about the machine, and a way to ask other programs and to read sizes that they print.
+"""Results of checks, and functions that run a command and read the sizes that it prints.
 
 Needs only the standard library.
 """
@@ -24,22 +24,22 @@ ID_LENGTH = 12
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of one check. `needed` is False for what only some commands use."""
+    """The result of a check. `needed` is False if only some commands depend on it."""
 
-    what: str
+    name: str
     ok: bool
     detail: str
     needed: bool = True
 
 
-def guarded(what: str, check: Callable[[], CheckResult]) -> CheckResult:
-    """Run a check. If it gets no answer, or one that cannot be read, the result says so and is not ok."""
+def guarded(name: str, check: Callable[[], CheckResult]) -> CheckResult:
+    """Run a check. Returns its result; a failed one if it got no answer, or an unreadable one."""
     try:
         return check()
     except StackError as error:
-        return CheckResult(what, False, str(error))
+        return CheckResult(name, False, str(error))
     except (OSError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        return CheckResult(what, False, f"an answer that cannot be read: {error!r}")
+        return CheckResult(name, False, f"an answer that cannot be read: {error!r}")
 
 
 def ask(*command: str, seconds: float = SECONDS_TO_ANSWER, cwd: Path | None = None) -> tuple[int, str]:
@@ -57,14 +57,14 @@ def ask(*command: str, seconds: float = SECONDS_TO_ANSWER, cwd: Path | None = No
 
 
 def in_bytes(size: str) -> float:
-    """The bytes of a size such as 1.5GiB. Raises `ValueError` for anything else."""
+    """Return the bytes of a size such as 1.5GiB. Raises `ValueError` for anything else."""
     found = re.fullmatch(r"\s*([\d.]+)\s*([A-Za-z]+)\s*", size)
     if not found or found[2].upper() not in UNITS:
         raise ValueError(size)
     return float(found[1]) * UNITS[found[2].upper()]
 
 
-def memory_by_id(said: str) -> dict[str, int]:
-    """Bytes of memory in use by a container's id (`ID_LENGTH`), from `docker stats` in the format `MEMORY`."""
-    rows = re.findall(rf"(?i)^(\S+)\t([\d.]+(?:{'|'.join(UNITS)})) /", said, re.MULTILINE)
+def memory_by_id(output: str) -> dict[str, int]:
+    """Return container id (`ID_LENGTH`) → bytes of memory in use, from `docker stats` in the format `MEMORY`."""
+    rows = re.findall(rf"(?i)^(\S+)\t([\d.]+(?:{'|'.join(UNITS)})) /", output, re.MULTILINE)
     return {id_[:ID_LENGTH]: int(in_bytes(size)) for id_, size in rows}

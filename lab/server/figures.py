@@ -1,4 +1,4 @@
-"""The figures that are judged, whoever measured them: a diagnosis (`Window`) or a blind session (`Readings`)."""
+"""The figures that the law judges. A diagnosis (`Window`) and a blind session (`Readings`) both measure them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TIMES_HEALTHY = 3.0
 """This multiple of the healthy value is a symptom: of the floor of the round trips in a diagnosis, of what was measured
 in the same scene before the cause began in a blind session."""
 LEAST_GET_MS = 5.0
-"""A symptom must reach this p99, too: nobody would complain of two milliseconds that become six."""
+"""A symptom must reach this p99, too: a rise from one millisecond to three is no complaint."""
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What one command cost the server: calls a second, share of its main thread, µs a call in the mean."""
+    """The cost of a command for the server: calls a second, share of its main thread, mean µs a call."""
 
     per_s: float
     share: float
@@ -33,14 +33,14 @@ class Spent:
 
 @dataclass(frozen=True)
 class Evidence:
-    """`found`: the evidence of a cause is in the figures. `text`: the figures that decided it."""
+    """The evidence of a cause. `found`: it is in the figures. `text`: the figures that decided it."""
 
     found: bool
     text: str
 
 
 class Figures(Protocol):
-    """Figures of one server and of a bystander over a stretch of time. Those with a value here need not be known.
+    """Figures of one server and of a bystander over a stretch of time. Properties with a value here are optional.
 
     A dataclass of figures has slots, so that a field takes the place of the property with its name.
     """
@@ -62,7 +62,7 @@ class Figures(Protocol):
 
     @property
     def slow_from_ms(self) -> float:
-        """The p99 from which a bystander has something to complain of."""
+        """The p99 from which a bystander's waits are a symptom, in ms."""
         ...
 
     @property
@@ -77,7 +77,7 @@ class Figures(Protocol):
 
     @property
     def commands(self) -> Mapping[str, Spent]:
-        """What each command cost."""
+        """Command → its cost."""
         ...
 
     @property
@@ -102,7 +102,7 @@ class Figures(Protocol):
 
     @property
     def expired_per_s(self) -> float:
-        """Entries a second whose time to live was over."""
+        """Entries that expired, a second."""
         ...
 
     @property
@@ -112,7 +112,7 @@ class Figures(Protocol):
 
     @property
     def sent_mb_per_s(self) -> float:
-        """What the server sends to its clients, in MB/s."""
+        """Rate at which the server sends to its clients, in MB/s."""
         ...
 
     @property
@@ -137,7 +137,7 @@ class Figures(Protocol):
 
     @property
     def clock_includes_waits(self) -> bool:
-        """True if the time of a command includes that in which it waits for others."""
+        """True if the time of a command includes its waits for other commands."""
         return False
 
     @property
@@ -157,7 +157,7 @@ class Figures(Protocol):
 
     @property
     def capped_per_s(self) -> float | None:
-        """How often a second the server interrupted its removal of expired entries, to let commands through."""
+        """Interruptions of the removal of expired entries, a second: the server lets commands through."""
         return None
 
     @property
@@ -167,7 +167,7 @@ class Figures(Protocol):
 
     @property
     def per_read(self) -> float | None:
-        """Commands per read of a socket: near 1 if nobody pipelines."""
+        """Commands per read of a socket: near 1 without pipelining."""
         return None
 
     @property
@@ -175,11 +175,11 @@ class Figures(Protocol):
         """The utilisation of single seconds."""
         return []
 
-    # --- what follows from them
+    # --- figures that follow from those above
 
     @property
     def slow_gets(self) -> bool:
-        """True if a bystander has something to complain of."""
+        """True if a bystander's waits are a symptom."""
         return self.get_ms >= self.slow_from_ms
 
     @cached_property
@@ -189,13 +189,13 @@ class Figures(Protocol):
         return sorted(theirs, key=lambda item: -item[1].share)
 
     def spent(self, command: str) -> Spent:
-        """What one command cost; all zero if it was not called."""
+        """Return the cost of a command; all zero if it was not called."""
         return self.commands.get(command, Spent(0.0, 0.0, 0.0))
 
     def share(self, command: str) -> float:
-        """Share of the time of the threads that execute commands, 0 to 1, which a command took.
+        """Return a command's share of the time of the threads that execute commands, 0 to 1.
 
-        Where its clock includes waits it is at most the command's part of the CPU time that was used.
+        If the clock includes waits, it is at most the command's part of the used CPU time.
         """
         share = min(1.0, self.spent(command).share / self.threads)
         if not self.clock_includes_waits:
@@ -204,9 +204,9 @@ class Figures(Protocol):
         return min(share, self.busy * self.spent(command).share / total) if total else 0.0
 
     def calls(self, command: str) -> list[tuple[float, float]]:
-        """(calls a second, s a call) of a command on one thread: by its histogram, else by the mean and the slow log.
+        """Return (calls a second, s a call) of a command on one thread: by its histogram, else by mean and slow log.
 
-        Calls of a bin are three quarters of its bound long, scaled to the time that they took altogether. A histogram
+        Calls of a bin are three quarters of its bound long, scaled to their total time. A histogram
         of interrupted executions is no measure of a command, so then its mean is taken.
         """
         spent, threads = self.spent(command), self.threads

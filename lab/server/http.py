@@ -15,7 +15,7 @@ from lab.errors import StackError
 CLEARING = "index"
 """The strategy that clears a backlog at once: every accepted event is carried out, none is dropped."""
 REFUSED_S = 15.0
-"""How long the server may refuse to be filled (it may be restarting) before that ends a run."""
+"""Seconds for which the server may refuse to be filled (it may be restarting) before the run ends."""
 
 Buckets = dict[float, float]
 """Upper bound in seconds → cumulative count."""
@@ -30,7 +30,7 @@ class Http:
         self._client = httpx.Client(base_url=base_url, timeout=timeout_s, trust_env=False)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The JSON answer. Raises `StackError` when there is none, or its status is 400 or above."""
+        """Return the JSON answer. Raises `StackError` if there is none, or its status is 400 or above."""
         try:
             answer = self._client.request(method, path, json=body)
             content = answer.json()
@@ -44,7 +44,7 @@ class Http:
         return content
 
     def text(self, path: str) -> str:
-        """The body of a page. Raises `StackError` when it cannot be had."""
+        """Return the body of a page. Raises `StackError` if the request fails."""
         try:
             answer = self._client.get(path, headers={"Accept": "text/plain"})
             answer.raise_for_status()
@@ -53,7 +53,7 @@ class Http:
         return answer.text
 
     def ready(self, path: str) -> bool:
-        """True if a GET of `path` is answered with a status below 400."""
+        """Return True if a GET of `path` is answered with a status below 400."""
         try:
             return self._client.get(path).status_code < 400
         except httpx.HTTPError:
@@ -79,14 +79,14 @@ class Storefront(Http):
     def use(self, strategy: str, scan_count: int, late: bool = False) -> None:
         """Switch the invalidation strategy in all processes (they follow within a second).
 
-        Events under way are abandoned and done again under the new strategy, as by a deploy. With `late` they finish
+        Events under way are abandoned and repeated under the new strategy, as by a deploy. With `late` they finish
         under the old one.
         """
         body: dict[str, Any] = {"strategy": strategy, "scan_count": scan_count}
         self.ask("PUT", "/settings/invalidation", {**body, "under_way": "finish"} if late else body)
 
     def fill(self, keys: int, per_second: float | None = None, restart: bool = False) -> None:
-        """Have the warmer cache `keys` entries, at most `per_second` a second. Does not wait for it."""
+        """Start the warmer, which caches `keys` entries, at most `per_second` a second. Does not wait for it."""
         self.ask(
             "PUT",
             "/settings/warming",
@@ -149,7 +149,7 @@ class Locust(Http):
         self.ask("POST", "/load/reset")
 
     def tallies(self) -> dict[str, Any]:
-        """Counts and percentiles since the last reset."""
+        """Return counts and percentiles since the last reset."""
         return dict(self.ask("GET", "/load"))
 
 
@@ -183,7 +183,7 @@ def scrape(texts: list[str]) -> Metrics:
 
 
 def bucket_quantile(before: Buckets, after: Buckets, q: float) -> float | None:
-    """A quantile, in seconds, of what a Prometheus histogram counted between two scrapes; None if it counted nothing.
+    """Return a quantile in seconds of a Prometheus histogram's counts between two scrapes; None without counts.
 
     Linear within the bucket, as PromQL's histogram_quantile. A quantile above the last finite bound is that bound.
     """

@@ -19,33 +19,33 @@ CONTROL = "LAB_SCENE"
 
 
 def is_inside() -> bool:
-    """True in the container `lab`, next to the scene's servers."""
+    """Return True in the container `lab`, next to the scene's servers."""
     return CONTROL in os.environ
 
 
 def typed() -> str:
-    """How the lab's commands begin where the person types them."""
+    """Return the first words of the lab's commands as the person types them."""
     return "docker compose run --rm lab" if is_inside() else "bin/lab"
 
 
 def chosen(stack: str | None) -> str:
-    """The stack that was asked for, or else the one that there is: natively, or inside the scene."""
+    """Return the requested stack, or the default: compose inside the scene, else native."""
     return stack or (COMPOSE if is_inside() else NATIVE)
 
 
 def is_elsewhere(stack: str) -> bool:
-    """True if this stack is that of the scene, and this process is not inside."""
+    """Return True if this is the scene's stack, and this process runs outside of it."""
     return stack == COMPOSE and not is_inside()
 
 
 def as_seen(path: Path) -> Path:
-    """A path as the person finds it: whole, or inside the scene from the lab's folder on."""
+    """Return a path as the person finds it: absolute, or inside the scene relative to the lab's folder."""
     path = path.resolve()
     return path.relative_to(ROOT) if is_inside() and path.is_relative_to(ROOT) else path
 
 
 def enter(arguments: list[str]) -> None:
-    """Become `docker compose run --rm lab ARGUMENTS`, which does the command next to the scene's servers.
+    """Become `docker compose run --rm lab ARGUMENTS`, which carries out the command next to the scene's servers.
 
     Does not return. Files of the run belong to the person who typed the command. Raises `StackError` without docker.
     """

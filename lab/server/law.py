@@ -1,6 +1,6 @@
-"""The law of a diagnosis: a bystander waits while somebody else holds the server's thread.
+"""The law of a diagnosis: a bystander waits while another client's command occupies the server's thread.
 
-A command whose calls arrive at random, `per_s` of them a second, each as long as `L`, makes a bystander wait
+A command whose calls arrive at random, `per_s` a second, each of length `L`, makes a bystander wait
 `per_s · E[L²] / 2` in the mean, and 1 / (1 - utilisation) times that because of the queue behind it (Pollaczek and
 Khinchine; `formulas.mean_wait_of_random_work` is the case of equal calls). These waits add up. So each command explains
 a part of the mean wait that the probe observed, whatever its name and however rare its calls.
@@ -20,11 +20,11 @@ EXPLAINS = 0.2
 """A command that explains less of the observed wait is not named. Calls that come several at a time (three searches for
 an event) make bystanders wait up to that many times as long as the formula says."""
 EXPLAINED = 0.5
-"""Where the commands explain this share of the wait, no other activity of the server has to."""
+"""If the commands explain this share of the wait, no other activity of the server is named."""
 FILLS = 0.4
-"""Share of the time from which short searches are the reason that a server has no time left."""
+"""Share of the time from which short searches are the reason for saturation."""
 QUEUED = 2.0
-"""Searches under way at any moment, for each thread, from which on they wait for each other."""
+"""Mean number of searches under way for each thread, from which they wait for each other."""
 SEARCHES = ("SCAN", "KEYS")
 WHOLE = ("SMEMBERS", "HGETALL", "HKEYS", "HVALS", "LRANGE", "ZRANGE", "ZREVRANGE", "ZRANGEBYSCORE", "SUNION", "SINTER",
          "SDIFF", "SUNIONSTORE", "SINTERSTORE", "SDIFFSTORE", "ZUNION", "ZINTER", "ZUNIONSTORE", "ZINTERSTORE", "SORT",
@@ -43,16 +43,16 @@ ROWS: Mapping[str, tuple[str, ...]] = {
 }
 """Cause → its commands. Any other command is a `long-command`."""
 CONTAINERS = (*SCRIPTS, *TRANSACTIONS)
-"""Commands whose time includes that of the commands which they execute, and which are counted as well."""
+"""Commands whose time includes that of the commands that they execute, which are also counted themselves."""
 SYNCS = ("PSYNC", "SYNC", "REPLCONF", "BGSAVE", "BGREWRITEAOF")
 """Commands whose time is that of a fork, which the causes full-sync and fork have."""
 VICTIMS = (*CONSTANT, *OWN, *SYNCS)
-"""Commands that take microseconds by themselves. Where they take longer, something else held them up."""
+"""Commands that take microseconds by themselves. If they take longer, something else delayed them."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A command that holds the thread. `explains`: share of the observed mean wait."""
+    """A command that occupies the thread. `explains`: share of the observed mean wait."""
 
     name: str
     cause: str
@@ -60,15 +60,15 @@ class Holder:
 
 
 def cause_of(command: str) -> str:
-    """The cause that a command belongs to."""
+    """Return the cause that a command belongs to."""
     return next((cause for cause, names in ROWS.items() if command in names), "long-command")
 
 
 def predicted_ms(figures: Figures) -> float:
-    """A bystander's p99 by the calls of commands alone, in ms; 0 where the clock of a command includes its waits.
+    """Return a bystander's p99 in ms, predicted from the commands' calls; 0 if a command's clock includes its waits.
 
-    Scripts and transactions are counted without the commands that they execute, and these without them: the larger
-    result is true at least.
+    It is predicted from scripts and transactions, and again from all other commands, because a script's time is also
+    counted for the commands that it executes. The larger result is a lower bound.
     """
     if figures.clock_includes_waits:
         return 0.0
@@ -79,7 +79,7 @@ def predicted_ms(figures: Figures) -> float:
 
 
 def predicted_by(figures: Figures, names: Iterable[str]) -> float:
-    """A bystander's p99 by the calls of these commands, in ms: P(wait > t) = Σ per_s · (L - t) over the longer calls.
+    """Return a bystander's p99 in ms by these commands: P(wait > t) = Σ per_s · (L - t) over calls longer than t.
 
     This is `formulas.wait_of_absences` for calls of several lengths. 0 if they fill less than a hundredth of the time.
     """
@@ -95,15 +95,15 @@ def predicted_by(figures: Figures, names: Iterable[str]) -> float:
 
 
 def is_slow(figures: Figures) -> bool:
-    """True if the probe waits for long, or would have with more requests, by the calls that the server counted."""
+    """Return True if the probe's waits are a symptom, or the p99 predicted from the server's counters is."""
     return figures.slow_gets or predicted_ms(figures) >= figures.slow_from_ms
 
 
 def known(figures: Figures) -> list[str]:
-    """The commands that can hold the thread.
+    """Return the commands that can occupy the thread.
 
-    Where the clock of a command includes its waits (Dragonfly), victims look long, too. There only a command with a
-    row of its own counts.
+    If the clock of a command includes its waits (Dragonfly), victims look long, too. Then only a command with a
+    row in `ROWS` counts.
     """
     return [
         name
@@ -113,14 +113,14 @@ def known(figures: Figures) -> list[str]:
 
 
 def time_of_commands(figures: Figures) -> float:
-    """Share of the thread's time that commands took, each once: what scripts and transactions execute is theirs."""
+    """Return the commands' share of the thread's time. Commands inside scripts and transactions count once."""
     shares = {name: figures.share(name) for name in figures.commands}
     inside = sum(share for name, share in shares.items() if name in CONTAINERS)
     return max(inside, sum(share for name, share in shares.items() if name not in CONTAINERS))
 
 
 def holders(figures: Figures) -> list[Holder]:
-    """The commands that explain what a bystander waits, the largest part first. Empty if nobody waits for long."""
+    """Return the commands that explain a bystander's wait, the largest part first; empty if the wait is no symptom."""
     if not is_slow(figures):
         return []
     waits = {
@@ -128,13 +128,13 @@ def holders(figures: Figures) -> list[Holder]:
         for name in known(figures)
     }
     behind, observed = 1 / max(1 - figures.busy, 0.03), figures.wait_ms
-    taken = figures.busy + (figures.waited or 0.0)  # a thread without a core is not free for others either
+    taken = figures.busy + (figures.waited or 0.0)  # a thread without a core serves no other command either
     total = sum(waits.values())
-    # What all commands together explain is at most the whole wait, however long a full queue becomes.
+    # All commands together explain at most the whole wait, also when the queue is full.
     scale = min(behind / max(observed, 1e-9), 1 / total) if total else 0.0
     found = []
     for name, wait in waits.items():
-        # Where a clock counts waits, calls that never end before the next begin fill the server (Little's law).
+        # If the clock counts waits, the server is full when `QUEUED` calls are under way on average (Little's law).
         full = taken >= SATURATED or (
             figures.clock_includes_waits and figures.spent(name).share >= QUEUED * figures.threads
         )
@@ -148,7 +148,7 @@ def holders(figures: Figures) -> list[Holder]:
 
 
 def by_cause(figures: Figures) -> dict[str, tuple[Holder, ...]]:
-    """Cause → its commands among the holders. Who reads a whole collection and removes one does both to one."""
+    """Return cause → its holders. A removal next to reads of a whole collection is taken for its removal."""
     found: dict[str, tuple[Holder, ...]] = {}
     reads = [each for each in holders(figures) if each.cause == "giant-index"]
     for each in holders(figures):
@@ -158,5 +158,5 @@ def by_cause(figures: Figures) -> dict[str, tuple[Holder, ...]]:
 
 
 def explained(figures: Figures) -> bool:
-    """True if commands explain what a bystander waits."""
+    """Return True if commands explain a bystander's wait."""
     return sum(each.explains for each in holders(figures)) >= EXPLAINED

@@ -1,7 +1,7 @@
-"""`bin/lab probe`: how long a bystander of a server waits, second by second, at an even rate whatever the server does.
+"""`bin/lab probe`: shows how long a bystander of a server waits, second by second, at a fixed rate of requests.
 
-It is the open-loop probe of the runs (`loadtest.probe`), with a table for people instead of JSON lines. Its head says
-how far the server's clock is from this machine's, whose time the rows show: the server may be on another machine.
+It is the open-loop probe of the runs (`loadtest.probe`), with a table in place of JSON lines. The rows show this
+machine's time, and the head the difference of the server's clock: the server may be on another machine.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from loadtest.probe import clocks
 from loadtest.resp import ConnectionLost, LoadFailed, Server, connect
 
 ADDRESS = "PROBE_URL"
-"""The variable with the server's address, for when none is given. A scene prints the export."""
+"""The variable with the server's address, if the command names none. A scene prints the export."""
 LATE_US = 1000
 """A request sent more than this after it was due is late: the probe or the machine held it up, not the server."""
 PREFIX = "latency-lab:probe"
 COLUMNS = (("sent", 7), ("on time", 8), ("late", 6), ("failed", 7), ("answered", 9))
 WAITS = ("p50", "p99", "max")
 SHORT = 0.75
-"""An interval of less than this share of the others is a remainder: its figures are not to be compared with theirs."""
+"""An interval shorter than this share of a whole one is a remainder, and not comparable with the others."""
 
 
 @dataclass(frozen=True)
-class Row:
+class ProbeRow:
     """The requests of an interval, and their latencies in milliseconds, each from the moment the request was due.
 
     `sent` = `on_time` + `late`. `answered` is the number of samples behind the three latencies; a reply counts in the
-    interval in which it came. `oldest_ms`: how long the oldest unanswered request has waited by the end. `seconds`: how
-    long the interval was.
+    interval in which it came. `oldest_ms`: the wait of the oldest unanswered request at the end. `seconds`: the
+    interval's length.
     """
 
     clock: str
@@ -64,7 +64,7 @@ class Row:
     seconds: float = 0.0
 
     def line(self, every: float = 0.0) -> str:
-        """The row as a line of the table. A row that covers much less than `every` seconds says so."""
+        """Return the row as a line of the table. A row that covers much less than `every` seconds says so."""
         cells = [f"{self.clock:<9}"]
         figures = asdict(self)
         cells += [f"{figures[name.replace(' ', '_')]:>{width},}" for name, width in COLUMNS]
@@ -79,7 +79,7 @@ HEADING = " ".join(
 )
 
 
-class Counted:
+class ProbeTotals:
     """Intervals of the probe, added up."""
 
     def __init__(self) -> None:
@@ -87,8 +87,8 @@ class Counted:
         self.failed = 0
         self.error = ""
 
-    def row(self, clock: str, oldest_us: float = 0.0) -> Row:
-        """The sum of all intervals, as a row."""
+    def row(self, clock: str, oldest_us: float = 0.0) -> ProbeRow:
+        """Return the sum of all intervals as a row."""
         late = sum(count for value, count in self.lag.buckets() if value > LATE_US)
         found = self.intended
         top = max(found.counts, default=None)
@@ -97,7 +97,9 @@ class Counted:
         )
         p50, p99, most = (each / 1000 for each in waits) if waits else (None, None, None)
         sent = self.lag.total
-        return Row(clock, sent, sent - late, late, self.failed, found.total, p50, p99, most, oldest_us / 1000)
+        return ProbeRow(
+            clock, sent, sent - late, late, self.failed, found.total, p50, p99, most, oldest_us / 1000
+        )
 
     def add(self, line: dict[str, Any]) -> None:
         """Add one interval: a line that the probe printed."""
@@ -107,9 +109,9 @@ class Counted:
         self.error = line["last_error"] or self.error
 
 
-def read(found: dict[str, Any], total: Counted) -> Row:
-    """The row of one interval, a line of the probe, which is also added to `total`."""
-    one = Counted()
+def add_interval(found: dict[str, Any], total: ProbeTotals) -> ProbeRow:
+    """Add an interval, a line of the probe, to `total`. Returns the interval's row."""
+    one = ProbeTotals()
     one.add(found)
     total.add(found)
     row = one.row(time.strftime("%H:%M:%S", time.localtime(found["t"])), found["oldest_in_flight_us"])
@@ -117,8 +119,8 @@ def read(found: dict[str, Any], total: Counted) -> Row:
 
 
 @dataclass(frozen=True)
-class Compared:
-    """The server's clock minus this machine's, in ms, off by at most `within_ms`; `why`: why they were not compared."""
+class ClockComparison:
+    """The server's clock minus this machine's, in ms, ± `within_ms`; else the reason why it is unknown (`why`)."""
 
     ahead_ms: float | None = None
     within_ms: float | None = None
@@ -137,19 +139,19 @@ class Compared:
         )
 
 
-def compared(server: Server) -> Compared:
-    """Compare the server's clock with this machine's, or say why that cannot be done."""
+def compare_clocks(server: Server) -> ClockComparison:
+    """Compare the server's clock with this machine's. Returns the result, or the reason why there is none."""
     try:
         found = clocks.compare(server)
     except (ConnectionLost, LoadFailed) as error:
-        return Compared(why=str(error))
-    return Compared(round(found.ahead_s * 1000, 4), round(found.within_s * 1000, 4))
+        return ClockComparison(why=str(error))
+    return ClockComparison(round(found.ahead_s * 1000, 4), round(found.within_s * 1000, 4))
 
 
-def reached(server: str | None) -> tuple[str, str]:
-    """The server's URL, and how to show it. Raises `LabError` when none is given, or it cannot be reached.
+def resolve_server(server: str | None) -> tuple[str, str]:
+    """Return the server's URL, and the address to show. Raises `LabError` if none is named or it cannot be reached.
 
-    A server of the scene that Docker runs is given by its service's name: it is asked from the container `lab`.
+    A server of the compose stack is named by its service: then this command goes on in the container `lab`.
     """
     if server in {each.name for each in IN_COMPOSE}:
         if not inside.is_inside():
@@ -172,10 +174,13 @@ def reached(server: str | None) -> tuple[str, str]:
 
 
 @contextmanager
-def asking(server: str | None, words: list[str]) -> Iterator[tuple[Child, str, Compared]]:
-    """Run a probe during the block. Yields it, the address it asks, and the clocks. Raises `LabError` as `reached`."""
-    url, where = reached(server)
-    clock = compared(Server.from_url(url))
+def running_probe(server: str | None, words: list[str]) -> Iterator[tuple[Child, str, ClockComparison]]:
+    """Run a probe during the block. Yields the process, the server's address, and the comparison of the clocks.
+
+    Raises `LabError` as `resolve_server`.
+    """
+    url, where = resolve_server(server)
+    clock = compare_clocks(Server.from_url(url))
     with tempfile.TemporaryDirectory(prefix="latency-lab-") as folder:
         child = Child(
             "probe",
@@ -223,9 +228,9 @@ def probe(
     words += ["--interval-seconds", str(min(every, seconds)), "--name", "by-hand", "--key-prefix", PREFIX]
     words += ["--command", "ping" if ping else "get", "--arrivals", "jittered"]
     words += ["--reconnect-seconds", str(reconnect)] if reconnect else []
-    total, rows = Counted(), []
+    total, rows = ProbeTotals(), []
     interrupted = False
-    with asking(server, words) as (child, where, clock):
+    with running_probe(server, words) as (child, where, clock):
         if not as_json:
             print(
                 f"{where}: {rate:g} {'PING' if ping else 'GET'}s a second for {seconds:g} s\n"
@@ -237,7 +242,7 @@ def probe(
                 for line in child.lines():
                     if (found := read_probe_line(line)) is None:
                         continue
-                    rows.append(read(found, total))
+                    rows.append(add_interval(found, total))
                     if not as_json:
                         print(rows[-1].line(min(every, seconds)), flush=True)
                 break

@@ -1,4 +1,4 @@
-"""Child processes: started in groups of their own, watched, and ended whatever happens to the lab."""
+"""Child processes: started in groups of their own, watched, and ended however the lab ends."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _heard = threading.Event()
 _dropping = [False]  # True while Python's hook for dropped exceptions runs
 
 LISTENING, TRIES = (12_000, 28_000), 200
-"""Ports for what listens, and how many of them are tried."""
+"""The range of listening ports, and the number of attempts to find a free one."""
 NEEDED_CORES = 2
-"""What a run needs: one for the server, one for all other processes. Other programs may use the cores beyond."""
+"""Cores that a run needs: one for the server, one for all other processes. Other programs may use any further core."""
 Waits = dict[int, float]
-"""Thread → seconds in which it was ready to run but had no core."""
+"""Thread → seconds in which it was ready to run without a core."""
 
 # Environment variables (by prefix) that would silently change what a run measures.
 _NOT_INHERITED = (
@@ -46,10 +46,10 @@ _NOT_INHERITED = (
 
 
 def interruptions_raise() -> None:
-    """From here on, the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt; those after it are ignored.
+    """Install handlers: the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt; later ones are ignored.
 
     Python drops an exception that is raised in a finaliser or in the callback of a weak reference. Then a thread
-    repeats the interruption, every 10 ms, until it is heard. Main thread only.
+    repeats the interruption, every 10 ms, until it is raised elsewhere. Main thread only.
     """
     sys.unraisablehook = _repeat_dropped
     for number in INTERRUPTIONS:
@@ -58,7 +58,7 @@ def interruptions_raise() -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    if _dropping[0]:  # what is raised there is dropped, too; `_repeat` sends the signal again
+    if _dropping[0]:  # an exception raised there is dropped, too; `_repeat` sends the signal again
         return
     _heard.set()
     ignore_interruptions()  # a second Ctrl-C must not break off the shutdown
@@ -66,7 +66,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def _repeat_dropped(dropped: sys.UnraisableHookArgs) -> None:
-    """Stand in for Python's hook, which prints an exception that it drops and goes on."""
+    """Replace Python's hook, which prints a dropped exception and goes on."""
     if not issubclass(dropped.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(dropped)
         return
@@ -74,7 +74,7 @@ def _repeat_dropped(dropped: sys.UnraisableHookArgs) -> None:
     _heard.clear()
     signal.signal(signal.SIGINT, _interrupt)
     threading.Thread(target=_repeat, daemon=True).start()
-    _dropping[0] = False  # the last thing done: no call follows in which a signal could be heard
+    _dropping[0] = False  # the last statement: no call follows in which a signal could be handled
 
 
 def _repeat() -> None:
@@ -85,8 +85,8 @@ def _repeat() -> None:
 def raise_if_interrupted() -> None:
     """Raise KeyboardInterrupt once more if it was raised before. For loops that wait.
 
-    A library's C code may clear every error, also one that is raised while it calls Python. A loop that still waits
-    after an interruption was not reached by it.
+    A library's C code may clear every error, also one that is raised while it calls Python. So a loop may go on
+    after an interruption.
     """
     if _heard.is_set():
         raise KeyboardInterrupt
@@ -100,7 +100,7 @@ def ignore_interruptions() -> None:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ignore SIGINT, SIGTERM and SIGHUP during the block, so that taking down completes; then restore the handlers.
+    """Ignore SIGINT, SIGTERM and SIGHUP during the block, so that clean-up completes; then restore the handlers.
 
     Main thread only: Python lets no other thread change a signal's handler.
     """
@@ -115,7 +115,7 @@ def uninterrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interruptions_wait() -> Iterator[None]:
-    """Delay SIGINT, SIGTERM and SIGHUP to the end of the block: before it a process that just began is lost."""
+    """Delay SIGINT, SIGTERM and SIGHUP to the end of the block, so that a process that just began is recorded."""
     came: list[int] = []
     before = {}
     if threading.current_thread() is threading.main_thread():  # handlers run in no other thread
@@ -133,10 +133,10 @@ def _interruptions_wait() -> Iterator[None]:
 
 
 class _Keeper:
-    """A shell that ends the lab's children when the lab dies without a chance to do it itself (SIGKILL).
+    """A shell that ends the lab's children when the lab is killed by SIGKILL.
 
-    It reads from a pipe which groups of processes have started and ended. When the pipe ends, because the lab has
-    ended, it sends SIGTERM to the groups that are left.
+    It reads from a pipe which process groups have started and ended. When the pipe ends, because the lab has
+    ended, it sends SIGTERM to the remaining groups.
     """
 
     PROGRAM = """while read -r verb group; do
@@ -149,14 +149,14 @@ for each in $groups; do kill -s TERM -- "-$each"; done"""
         self._shell: subprocess.Popen[bytes] | None = None
 
     def note(self, verb: str, group: int) -> None:
-        """Say that a group has ``started`` or ``ended``."""
+        """Record that a group has `started` or `ended`."""
         if self._shell is None:
             self._shell = subprocess.Popen(
                 ["/bin/sh", "-c", self.PROGRAM],
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 start_new_session=True, bufsize=0,
             )  # fmt: skip
-        with contextlib.suppress(OSError):  # somebody killed the shell
+        with contextlib.suppress(OSError):  # the shell was killed
             assert self._shell.stdin
             self._shell.stdin.write(f"{verb} {group}\n".encode())
 
@@ -165,12 +165,12 @@ _keeper = _Keeper()
 
 
 def _clean_environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
-    return {**kept, "HOST": "127.0.0.1"}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
+    return {**inherited, "HOST": "127.0.0.1"}
 
 
 class Child:
-    """One process of the stack. Its output goes to a log file, whose last line is quoted in error messages."""
+    """A process of the stack. Its output goes to a log file, whose last line is quoted in error messages."""
 
     def __init__(
         self,
@@ -182,12 +182,12 @@ class Child:
         pipe: bool = False,
         stdin_open: bool = False,
     ) -> None:
-        """`pipe`: `lines()` yields its stdout. `stdin_open`: closing its stdin tells it to end."""
+        """`pipe`: `lines()` yields its stdout. `stdin_open`: it ends when its stdin is closed."""
         self.name = name
         self.log = log
         self._start = (command, log, env, cwd, pipe, stdin_open)
         self._spent: float | None = None
-        self._asked = self._stopped = False
+        self._sigterm_sent = self._stopped = False
         try:
             with log.open("ab") as sink, _interruptions_wait():
                 self.process = subprocess.Popen(
@@ -222,7 +222,7 @@ class Child:
         yield from self.process.stdout
 
     def exit_code(self) -> int:
-        """Wait for its end; its exit code."""
+        """Wait for its end. Returns the exit code."""
         if self.process.returncode is None:
             before = _reaped_seconds()
             self.process.wait()
@@ -230,18 +230,18 @@ class Child:
         return int(self.process.returncode)
 
     def cpu_seconds(self) -> float:
-        """CPU seconds of it and its children so far; in all, once `exit_code` has waited for its end."""
+        """Return CPU seconds of it and its children so far; the total, once `exit_code` has waited for its end."""
         return tree_seconds(self.pid) if self._spent is None else self._spent
 
     def terminate(self) -> None:
-        """Send SIGTERM to it and its children, once: a second one would kill Python while it is ending."""
-        if self.alive() and not self._asked:
-            self._asked = True
+        """Send SIGTERM to it and its children, once: a second one would kill Python during its clean-up."""
+        if self.alive() and not self._sigterm_sent:
+            self._sigterm_sent = True
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGTERM)
 
     def finish(self, timeout_s: float = 10.0) -> None:
-        """Tell it to end (close its stdin, else SIGTERM) and wait; then SIGKILL. Its output can still be read."""
+        """End it: close its stdin, else SIGTERM; wait; then SIGKILL. Its output can still be read."""
         if self.process.stdin and not self.process.stdin.closed:
             self.process.stdin.close()
         else:
@@ -253,7 +253,7 @@ class Child:
             os.killpg(self.pid, signal.SIGKILL)
 
     def last_words(self) -> str:
-        """The last line of its log, for an error message."""
+        """Return the last line of its log, for an error message."""
         try:
             lines = [
                 line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()
@@ -263,10 +263,10 @@ class Child:
         return lines[-1][-300:] if lines else ""
 
     def end_message(self) -> str:
-        """A sentence saying that it ended unexpectedly, with its exit code and the last line of its log."""
-        words = self.last_words()
-        told = f"{self.name} ended unexpectedly (exit code {self.process.returncode})"
-        return told + (f": {words}" if words else ".")
+        """Return the sentence that it ended unexpectedly, with its exit code and the last line of its log."""
+        last_line = self.last_words()
+        sentence = f"{self.name} ended unexpectedly (exit code {self.process.returncode})"
+        return sentence + (f": {last_line}" if last_line else ".")
 
     def check(self) -> None:
         """Raise `StackError` if it has ended."""
@@ -279,7 +279,7 @@ class Child:
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """End it and its children: close its stdin, then SIGTERM, then SIGKILL. Safe to call twice."""
-        if self._stopped:  # its number may belong to somebody else's group by now
+        if self._stopped:  # its number may belong to another program's group by now
             return
         if self.process.stdin and not self.process.stdin.closed:
             self.process.stdin.close()
@@ -299,7 +299,7 @@ class Child:
 
 
 def stop_all(children: list[Child]) -> None:
-    """Ask all to end at once, then wait for each."""
+    """Send SIGTERM to all at once, then wait for each."""
     for child in children:
         child.terminate()
     for child in children:
@@ -307,7 +307,7 @@ def stop_all(children: list[Child]) -> None:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that is free now, and that no client takes before a server listens there, or restarts.
+    """Return a free port of 127.0.0.1 outside the range of clients, so that none takes it while a server restarts.
 
     The kernel gives clients ports from 32768 up on Linux, from 49152 up elsewhere.
     """
@@ -329,7 +329,7 @@ def ports_after(port: int) -> Iterator[int]:
 
 
 def port_taken(port: int) -> bool:
-    """True if something on 127.0.0.1 holds the port."""
+    """Return True if a socket on 127.0.0.1 has the port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -340,7 +340,7 @@ def port_taken(port: int) -> bool:
 
 
 class CpuMeter:
-    """CPU time of the scene's parts and of the whole machine, as shares of one core since the last sample."""
+    """A meter of CPU time of the scene's parts and of the machine, in shares of one core since the last sample."""
 
     def __init__(self) -> None:
         self._seen: dict[str, float] | None = None
@@ -354,11 +354,11 @@ class CpuMeter:
         elsewhere: dict[str, float] | None = None,
         waits: dict[str, Waits] | None = None,
     ) -> tuple[dict[str, float], dict[str, float]]:
-        """Shares by part, and of the machine: ``busy``, ``steal``, ``others`` (see `beyond_spare`), ``waited_PART``.
+        """Return shares by part, and of the machine: `busy`, `steal`, `others` (see `beyond_spare`), `waited_PART`.
 
-        `counted` holds the CPU seconds of all parts so far; the lab's own are added as ``lab``. A part that is new
+        `counted` holds the CPU seconds of all parts so far; the lab's own are added as `lab`. A part that is new
         since the last sample counts from 0. `elsewhere` holds those of parts on other machines, which use no CPU of
-        this one. `waits` holds the waits of threads by part: the share of the time is that of the one that waited most.
+        this one. `waits` holds the waits of threads by part: a part's share is that of the thread that waited most.
         """
         now, machine = time.monotonic(), _machine_seconds()
         elapsed = max(now - self._at, 1e-6)
@@ -382,17 +382,17 @@ class CpuMeter:
 
 
 def cores() -> int:
-    """The number of this machine's cores."""
+    """Return the number of this machine's cores."""
     return psutil.cpu_count() or 1
 
 
 def beyond_spare(others: float, cores: float) -> float:
-    """The cores that other programs used, without those that a run can do without (all beyond `NEEDED_CORES`)."""
+    """Return the cores that other programs took from the run, which needs `NEEDED_CORES` of them."""
     return max(0.0, others - max(0.0, cores - NEEDED_CORES))
 
 
 def waits(pid: int) -> Waits:
-    """For how long each thread of a process was ready to run but had no core. Only Linux tells; empty elsewhere."""
+    """Return thread → seconds in which it was ready to run without a core. Linux only; empty elsewhere."""
     found = {}
     with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -403,11 +403,11 @@ def waits(pid: int) -> Waits:
 
 
 def _machine_seconds() -> tuple[float, float]:
-    """Seconds in which the machine's cores were busy, from some moment on, and seconds that the hypervisor took.
+    """Return seconds since a fixed moment in which the cores were busy, and seconds that the hypervisor took.
 
-    Busy is what was not idle. Linux measures idle time, but only samples what it was busy with, at its clock's ticks. A
-    process that is held to a share of a core ends its turns at ticks, and so would be seen in too many of them (0.88 in
-    place of 0.60 of a core was seen).
+    Busy is all time that was not idle. Linux measures idle time, and only samples busy time at its clock's ticks. A
+    throttled process ends its turns at ticks, and so is sampled too often (0.88 in place of 0.60 of a core was
+    observed).
     """
     times = psutil.cpu_times()
     steal = float(getattr(times, "steal", 0.0))
@@ -416,13 +416,13 @@ def _machine_seconds() -> tuple[float, float]:
 
 
 def _members(pid: int) -> list[psutil.Process]:
-    """The process and its children; for the lab itself the process alone, because its children are parts themselves."""
+    """Return the process and its children; for the lab itself no children: they are parts of their own."""
     process = psutil.Process(pid)
     return [process] if pid == os.getpid() else [process, *process.children(recursive=True)]
 
 
 def tree_seconds(pid: int) -> float:
-    """CPU seconds of a process and its children, including ended ones; for the lab itself without its children."""
+    """Return CPU seconds of a process and its children, also ended ones; for the lab itself without children."""
     total = 0.0
     with contextlib.suppress(psutil.Error):
         for member in _members(pid):
@@ -435,13 +435,13 @@ def tree_seconds(pid: int) -> float:
 
 
 def _reaped_seconds() -> float:
-    """CPU seconds of all ended children that were waited for."""
+    """Return CPU seconds of all ended children that were waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def memory_mb(pid: int) -> float:
-    """Resident memory of a process and its children, in MB; for the lab itself without its children."""
+    """Return resident memory of a process and its children in MB; for the lab itself without children."""
     total = 0
     with contextlib.suppress(psutil.Error):
         for member in _members(pid):

@@ -1,8 +1,8 @@
-"""`bin/lab redis`: give a server one command and show its raw answer as redis-cli does, on machines without redis-cli.
+"""`bin/lab redis`: sends one command to a server and shows the reply as redis-cli does, on machines without redis-cli.
 
 On a server of the lab every command is allowed. The values of settings before a change are printed, and the end of a
 blind session puts all settings back. On any other server only commands that change nothing and cost next
-to nothing (`HARMLESS`) are allowed, unless `--write` is given. What a command does to data is not undone.
+to nothing (`HARMLESS`) are allowed, unless `--write` is given. Changes of data are not undone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OBSERVED = b" name=probe:main "
 """In CLIENT LIST this marks the main probe's connection, which every server in a scene of the lab has."""
 ENDLESS = frozenset({"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "SYNC", "PSYNC"})
 MONITORED_S, MONITORED_LINES = 2.0, 1000
-"""Limits for MONITOR, seconds and lines: it costs a server dearly, and goes on until the connection is closed."""
+"""Limits for MONITOR, seconds and lines: it costs a server dearly, and lasts until the connection is closed."""
 HARMLESS = frozenset(
     tuple(words.split())
     for words in (
@@ -44,8 +44,8 @@ HARMLESS = frozenset(
 )  # fmt: skip
 """First words of the commands that change nothing and whose cost does not grow with the number of keys."""
 MOST = {"COUNT": 10_000, "SAMPLES": 100, "SLOWLOG GET": 1_000, "COMMANDLOG GET": 1_000}
-"""The largest number behind these words in a command that is harmless."""
-LOCK = "latency-lab-lock"  # the key of a run on somebody else's server: see `lab.stacks.foreign`
+"""The largest number after these words in a harmless command."""
+LOCK = "latency-lab-lock"  # the key of a run on a server of --url: see `lab.stacks.foreign`
 SECRET = ("pass", "masterauth", "primaryauth")  # in the name of a setting: its value is not shown
 
 
@@ -54,7 +54,7 @@ def _text(value: object) -> str:
 
 
 class CliConnection:
-    """One connection to a server. Methods raise `UsageError` for what it refuses, `StackError` when it is away."""
+    """A connection to a server. Methods raise `UsageError` for a refused command, `StackError` for no answer."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -67,7 +67,7 @@ class CliConnection:
             raise StackError(f"{error}.") from None
 
     def ask(self, *words: str) -> object:
-        """The answer to one command."""
+        """Send a command, and return the reply."""
         try:
             return resp.ask(self._socket, resp.command(*words))[0]
         except resp.LoadFailed as error:
@@ -76,7 +76,7 @@ class CliConnection:
             raise StackError(f"{self._server}: {error}.") from None
 
     def monitored(self) -> list[str]:
-        """MONITOR's lines, for two seconds or up to a thousand lines. It is the connection's last command.
+        """Return MONITOR's lines of two seconds, at most a thousand. It is the connection's last command.
 
         The two seconds begin with the server's OK, which may take as long as any other answer.
         """
@@ -103,18 +103,18 @@ class CliConnection:
         self._socket.close()
 
     def is_the_labs(self) -> bool:
-        """True if a scene of the lab runs on this server."""
+        """Return True if a scene of the lab runs on this server."""
         with contextlib.suppress(UsageError):
             answer = self.ask("CLIENT", "LIST")
             return isinstance(answer, bytes) and OBSERVED in answer
         return False
 
     def is_near(self) -> bool:
-        """True if the server runs on this machine, or is one of the scene's: elsewhere the lab starts none."""
+        """Return True if the server runs on this machine or belongs to the scene: the lab starts none elsewhere."""
         return inside.is_inside() or Address("", self._server.host).is_here
 
     def settings(self, names: list[str]) -> dict[str, str]:
-        """The current values of these settings."""
+        """Return the current values of these settings."""
         found: dict[str, str] = {}
         for name in names:
             answer = self.ask("CONFIG", "GET", name)
@@ -124,7 +124,7 @@ class CliConnection:
 
 
 def harmless(words: list[str]) -> bool:
-    """True if a command may be given to somebody else's server without `--write`."""
+    """Return True if a command is allowed without `--write` on a server that the lab does not own."""
     upper = tuple(word.upper() for word in words)
     if not (upper[:1] in HARMLESS or upper[:2] in HARMLESS):
         return False
@@ -138,7 +138,7 @@ def harmless(words: list[str]) -> bool:
 
 
 def lines(answer: object, terminal: bool, indent: str = "") -> Iterator[str]:
-    """The lines of an answer, as redis-cli prints it: with types and numbers on a terminal, bare in a pipe."""
+    """Yield the lines of a reply, as redis-cli prints it: with types and numbers on a terminal, bare in a pipe."""
     if isinstance(answer, list):
         if not answer and terminal:
             yield "(empty array)"
@@ -158,28 +158,28 @@ def lines(answer: object, terminal: bool, indent: str = "") -> Iterator[str]:
         yield from map(shown, _text(answer).splitlines() or [""])
 
 
-def carry_out(line: CliConnection, words: list[str], write: bool) -> tuple[object, dict[str, str]]:
-    """Give a command. Returns its answer (for MONITOR a list of its lines), and changed settings' values before.
+def carry_out(connection: CliConnection, words: list[str], write: bool) -> tuple[object, dict[str, str]]:
+    """Send a command. Returns its reply (for MONITOR a list of lines), and the old values of changed settings.
 
     Raises `UsageError` for a command that is not allowed on this server.
     """
     name = words[0].upper()
     if name in ENDLESS:
         raise UsageError(f"{name} never ends: use redis-cli, which shows it until Ctrl-C.")
-    # A client of any server may take the probe's name.
-    labs = line.is_near() and line.is_the_labs() and not line.ask("EXISTS", LOCK)
+    # On any server a client may have the probe's name.
+    labs = connection.is_near() and connection.is_the_labs() and not connection.ask("EXISTS", LOCK)
     if not (labs or write or harmless(words)):
         raise UsageError(
             f"{name} may change this server or load it heavily, and it is no scene of the lab's. To send it all the "
             "same: bin/lab redis --write COMMAND."
         )
     if name == "MONITOR" and len(words) == 1:
-        return line.monitored(), {}
+        return connection.monitored(), {}
     if [word.upper() for word in words[:2]] != ["CONFIG", "SET"]:
-        return line.ask(*words), {}
-    before = line.settings(words[2::2])
-    answer = line.ask(*words)
-    after = line.settings(list(before))
+        return connection.ask(*words), {}
+    before = connection.settings(words[2::2])
+    answer = connection.ask(*words)
+    after = connection.settings(list(before))
     return answer, {name: value for name, value in before.items() if after.get(name) != value}
 
 
@@ -193,15 +193,15 @@ def redis(
         typer.Option("--write", help="Allow commands that change a server where no scene of the lab runs."),
     ] = False,
 ) -> None:
-    """Give the server one command, and show its raw answer, as redis-cli would."""
+    """Send one command to the server, and show the reply as redis-cli does."""
     if not words:
         raise UsageError("name a command, as in bin/lab redis INFO memory.")
-    if not url:  # no usual address: somebody else's server may listen there
+    if not url:  # no default address: a server that is not the lab's may listen there
         raise UsageError(
             f"name a server by --url redis://127.0.0.1:6379, or set {ADDRESS} as a scene prints it."
         )
-    with contextlib.closing(CliConnection(url)) as line:
-        answer, before = carry_out(line, words, write)
+    with contextlib.closing(CliConnection(url)) as connection:
+        answer, before = carry_out(connection, words, write)
         for text in lines(answer, sys.stdout.isatty() and words[0].upper() != "MONITOR"):
             print(text)
         for name, value in before.items():

@@ -1,4 +1,4 @@
-"""The observer's view of the server: its counters, slow log and number of keys. It never scans while it observes.
+"""The observer of a server: reads its counters, slow log and number of keys, without a search.
 
 It also empties, configures and ends the server, for a run and for the control page's levers.
 """
@@ -20,18 +20,18 @@ from lab.errors import StackError
 from loadtest import info
 
 REFUSALS = ("OOM", "READONLY", "MISCONF", "NOREPLICAS")
-"""First words of errors with which a server refuses every write, but answers reads as if nothing were wrong."""
+"""First words of errors with which a server refuses every write, while it answers reads as usual."""
 CANARY = "latency-lab-canary"
 """A key that never exists: see `ServerObserver.refusal`."""
 LAST_SLOT, TRIED = 16_383, 64
 """The last slot of a cluster, and how many keys show whether a search visits all slots."""
 INCOMPLETE_BEYOND = 3.0
-"""CPU time beyond this multiple of the execution time means that the execution time is incomplete: what a call costs
-besides its execution (reading, answering, waking up) is less."""
+"""CPU time beyond this multiple of the execution time means that the execution time is incomplete: the rest of a
+call's cost (reading, answering, waking up) is less than that."""
 
 
 def absent_pattern(prefix: str) -> str:
-    """A search's pattern of the storefront's form that no key matches (matching is a part of what a search costs)."""
+    """Return a pattern of the storefront's form that no key matches (matching is a part of a search's cost)."""
     return f"{prefix}:user:{10**9}:page-*"
 
 
@@ -40,8 +40,8 @@ class Snapshot:
     """The server's counters at one moment of its own clock (unix seconds).
 
     `main_thread_s`: CPU seconds of the thread that executes commands, or the mean where several `threads` do. Of a
-    server that is held to a share of a core they are counted as parts of that share.
-    `active_s`: seconds in which that thread was at work by the server's own clock, None if it does not tell.
+    server that is held to a share of a core they are counted in parts of that share.
+    `active_s`: seconds in which that thread was at work by the server's own clock, None if it does not report them.
     `run_id` differs after a restart. `figures`: further counters, which become figures of a phase by their difference.
     """
 
@@ -58,7 +58,7 @@ class Snapshot:
 
 
 class ServerObserver:
-    """The observer's own connection to the server. Methods raise `StackError` when the server does not answer."""
+    """A connection to the server for observation. Methods raise `StackError` when the server does not answer."""
 
     def __init__(
         self, url: str, timeout_s: float = 20.0, shown: str = "", share: Callable[[], float] = lambda: 1.0
@@ -80,14 +80,14 @@ class ServerObserver:
         )
         self._client.set_response_callback("INFO", lambda text, **_: info.fields(text))
 
-    def _ask(self, what: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def _ask(self, command: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         try:
             return call(*arguments, **options)
         except redis.RedisError as error:
-            raise StackError(f"the server at {self.shown} does not answer {what}: {error}") from error
+            raise StackError(f"the server at {self.shown} does not answer {command}: {error}") from error
 
     def wait(self, seconds: float, check: Callable[[], None] = lambda: None) -> None:
-        """Wait until it answers PING and has loaded; `check` may raise meanwhile.
+        """Wait until it answers PING, after loading; `check` may raise meanwhile.
 
         Raises `StackError` after `seconds`.
         """
@@ -129,18 +129,18 @@ class ServerObserver:
         self._cluster("ADDSLOTSRANGE", first, last)
 
     def meet(self, port: int, bus_port: int) -> None:
-        """Get to know another node on this machine; each tells the other of the nodes that it knows."""
+        """Introduce another node on this machine; both then exchange the nodes that they know."""
         self._cluster("MEET", "127.0.0.1", port, bus_port)
 
     def wait_for_cluster(self, nodes: int, seconds: float, check: Callable[[], None] = lambda: None) -> None:
-        """Wait until the server knows so many nodes, which serve all slots; `check` may raise meanwhile.
+        """Wait until the server knows that number of nodes, and they serve all slots; `check` may raise meanwhile.
 
         Raises `StackError` after `seconds`.
         """
         end = time.monotonic() + seconds
         while True:
-            told = info.fields(self._cluster("INFO"))
-            if told.get("cluster_state") == "ok" and told.get("cluster_known_nodes") == str(nodes):
+            reply = info.fields(self._cluster("INFO"))
+            if reply.get("cluster_state") == "ok" and reply.get("cluster_known_nodes") == str(nodes):
                 return
             check()
             if time.monotonic() > end:
@@ -151,10 +151,10 @@ class ServerObserver:
         return str(self._ask(f"CLUSTER {words[0]}", self._client.execute_command, "CLUSTER", *words))
 
     def searches_one_slot(self) -> bool:
-        """True if a SCAN whose pattern begins with a hash tag visits that slot only.
+        """Return True if a SCAN whose pattern begins with a hash tag visits that slot only.
 
-        Tried with keys in many slots, which are removed again: where all are visited, a SCAN of one key cannot be at
-        its end. Only for a server that belongs to the lab.
+        Tried with keys in many slots, which are removed again: if all slots are visited, a SCAN with COUNT 1 does not
+        end at once. Only for a server that belongs to the lab.
         """
         keys = [f"{CANARY}{{{number}}}" for number in range(TRIED)]
         for key in keys:
@@ -166,20 +166,20 @@ class ServerObserver:
         return int(cursor) == 0
 
     def identity(self) -> tuple[str, str]:
-        """(product, version), for instance ('valkey', '9.1.2'); ('unknown', 'unknown') if it does not say."""
+        """Return (product, version), as ('valkey', '9.1.2'); ('unknown', 'unknown') without them."""
         return info.product(self._ask("INFO", self._client.info, "server")) or ("unknown", "unknown")
 
     def cpu_seconds(self) -> float | None:
-        """CPU seconds of the whole server since its start; None if it does not tell them."""
+        """Return CPU seconds of the whole server since its start; None if it does not report them."""
         return info.process_seconds(self._ask("INFO", self._client.info, "cpu"))
 
     def run_id_and_uptime(self) -> tuple[str, int]:
-        """(run id, uptime in s). Another id or a smaller uptime means a restart. Dragonfly has no run id."""
-        told = self._ask("INFO", self._client.info, "server")
-        return told.get("run_id", ""), int(told["uptime_in_seconds"])
+        """Return (run id, uptime in s). Another id or a smaller uptime means a restart. Dragonfly has no run id."""
+        reply = self._ask("INFO", self._client.info, "server")
+        return reply.get("run_id", ""), int(reply["uptime_in_seconds"])
 
     def snapshot(self) -> Snapshot:
-        """All counters, in one round trip."""
+        """Return all counters, in one round trip."""
         pipe = self._client.pipeline(transaction=False)
         for section in ("server", "clients", "memory", "cpu", "commandstats", "replication"):
             pipe.info(section)
@@ -200,10 +200,10 @@ class ServerObserver:
         )
 
     def refusal(self) -> str | None:
-        """Why the server refuses writes: its error, which begins with one of `REFUSALS`. None if it accepts them.
+        """Return the error with which the server refuses writes (`REFUSALS`); None if it accepts them.
 
         Sends a write without effect: SETRANGE of an empty value on a missing key creates no key, but is refused as any
-        other write is. (Neither reads nor the counters show that writes are refused.)
+        write is. (Neither reads nor the counters show that writes are refused.)
         """
         try:
             self._client.execute_command("SETRANGE", CANARY, 0, "")
@@ -218,9 +218,9 @@ class ServerObserver:
         return None
 
     def _local(self, server: info.Fields) -> float:
-        """The server's time, shifted to this machine's clock: exact for rates, and comparable with the probes' times.
+        """Return the server's time by this machine's clock: exact for rates, comparable with the probes' times.
 
-        The offset is measured once, while the server is idle. Up to 0.1 s it is ignored: on one machine it is only the
+        The offset is measured once, while the server is idle. Below 0.1 s it is ignored: on one machine it is only the
         round trip.
         """
         if "server_time_usec" not in server:
@@ -232,7 +232,7 @@ class ServerObserver:
         return at + self._clock_offset
 
     def keys_everywhere(self) -> int:
-        """Keys in all databases of the server."""
+        """Return the number of keys in all databases of the server."""
         return info.keys(self._ask("INFO", self._client.info, "keyspace"))
 
     def lock(self, key: str, owner: str, seconds: int) -> bool:
@@ -240,7 +240,7 @@ class ServerObserver:
         return bool(self._ask("SET", self._client.set, key, owner, nx=True, ex=seconds))
 
     def keep_lock(self, key: str, owner: str, seconds: int) -> None:
-        """Let a lock that this owner still holds expire after `seconds` from now."""
+        """Renew a lock that this owner still has: it expires `seconds` from now."""
         if self.text(key) == owner:
             self._ask("SET", self._client.set, key, owner, xx=True, ex=seconds)
 
@@ -249,18 +249,18 @@ class ServerObserver:
         self._ask("SET", self._client.set, key, value)
 
     def text(self, key: str) -> str | None:
-        """The value of a key; None if there is no such key."""
+        """Return the value of a key; None if there is no such key."""
         found = self._ask("GET", self._client.get, key)
         return None if found is None else str(found)
 
     def slowlog_settings(self) -> tuple[int, int]:
-        """(threshold in µs, length) as they are now. (Dragonfly may spell the names with underscores.)"""
+        """Return the slow log's current (threshold in µs, length). (Dragonfly may spell the names with underscores.)"""
         found = self._ask("CONFIG GET", self._client.config_get, "slowlog*")
         values = {name.replace("_", "-"): value for name, value in found.items()}
         try:
             return int(values["slowlog-log-slower-than"]), int(values["slowlog-max-len"])
         except KeyError as error:
-            raise StackError(f"the server at {self.shown} does not tell its setting {error}") from error
+            raise StackError(f"the server at {self.shown} does not report its setting {error}") from error
 
     def configure(self, settings: dict[str, str]) -> None:
         """Change settings at run time. A restart forgets them."""
@@ -268,28 +268,28 @@ class ServerObserver:
             self._ask(f"CONFIG SET {name}", self._client.config_set, name, value)
 
     def settings(self, names: Iterable[str]) -> dict[str, str]:
-        """The current values of those settings that the server knows, in the form that `configure` takes."""
+        """Return the current values of those settings that the server knows, as `configure` takes them."""
         found: dict[str, str] = {}
         for name in names:
             found |= self._ask("CONFIG GET", self._client.config_get, name)
         return found
 
     def restore(self, before: dict[str, str]) -> dict[str, str]:
-        """Give the settings that differ from `before` their values there. Returns them."""
+        """Set the settings that differ from `before` back to it. Returns them."""
         now = self.settings(before)
         changed = {name: value for name, value in before.items() if now.get(name, value) != value}
         self.configure(changed)
         return changed
 
     def maxmemory(self) -> int:
-        """The server's maxmemory in bytes (0: no limit)."""
+        """Return the server's maxmemory in bytes (0: no limit)."""
         return int(self._memory().get("maxmemory", 0))
 
     def _memory(self) -> dict[str, str]:
         return dict(self._ask("INFO", self._client.info, "memory"))
 
     def limit_memory(self, headroom: int) -> None:
-        """Let the server hold `headroom` bytes more than now, and evict beyond."""
+        """Set maxmemory to `headroom` bytes above the memory in use, with eviction (allkeys-lru)."""
         used = int(self._memory()["used_memory"])
         self.configure({"maxmemory": str(used + headroom), "maxmemory-policy": "allkeys-lru"})
 
@@ -299,7 +299,7 @@ class ServerObserver:
         self._ask("CONFIG SET", self._client.config_set, "slowlog-max-len", length)
 
     def slowlog(self, newest: int = 512) -> list[tuple[str, float, str, int]]:
-        """Entries as (identity, unix time, command, duration in µs), newest first; `newest` at most."""
+        """Return entries as (identity, unix time, command, duration in µs), newest first; `newest` at most."""
         entries = self._ask("SLOWLOG GET", self._client.execute_command, "SLOWLOG", "GET", newest) or []
         found = []
         for entry in entries:
@@ -319,17 +319,17 @@ class ServerObserver:
         self._ask("FLUSHALL", self._client.execute_command, "FLUSHALL", "ASYNC")
 
     def shutdown(self) -> None:
-        """End the server without saving; whatever watches over it may start it again."""
+        """End the server without saving; its supervisor may start it again."""
         self._ask("PING", self._client.ping)
         try:
             self._client.execute_command("SHUTDOWN", "NOSAVE")  # Dragonfly says OK first, the others nothing
         except redis.ConnectionError:
-            pass  # it is gone, as was asked
+            pass  # it is gone, as requested
         except redis.RedisError as error:
-            raise StackError(f"the server at {self.shown} does not do SHUTDOWN: {error}") from error
+            raise StackError(f"the server at {self.shown} does not carry out SHUTDOWN: {error}") from error
 
     def ping_us(self, times: int = 200) -> list[float]:
-        """Round-trip times of PING in µs, one after the other: the network floor of an idle server."""
+        """Return round-trip times of consecutive PINGs in µs: the network floor of an idle server."""
         found = []
         for _ in range(times):
             began = time.perf_counter()
@@ -338,18 +338,18 @@ class ServerObserver:
         return found
 
     def scan_cost_us(self, pattern: str, count: int, seconds: float) -> float:
-        """Execution time on the server of one full SCAN for a pattern, in µs: the mean over `seconds` of them.
+        """Return the server's execution time of a full SCAN for a pattern, in µs: the mean over `seconds` of SCANs.
 
-        If the server's CPU time is much more (`INCOMPLETE_BEYOND`), that is returned instead: KeyDB's `cmdstat_scan`
-        counts the time to take a snapshot, but not the walk, which its main thread does afterwards. Of a server that is
-        held to a share of a core the execution time includes the time in which it was held.
+        If the CPU time is much longer (`INCOMPLETE_BEYOND`), it is returned instead: KeyDB's `cmdstat_scan` counts the
+        time to take a snapshot, but not the walk, which its main thread does afterwards. A throttled server's
+        execution time includes the time without a core.
         """
-        told, worked = self.search_us(pattern, count, seconds)
-        return worked if worked is not None and worked > INCOMPLETE_BEYOND * told else told
+        execution_us, cpu_us = self.search_us(pattern, count, seconds)
+        return cpu_us if cpu_us is not None and cpu_us > INCOMPLETE_BEYOND * execution_us else execution_us
 
     def search_us(self, pattern: str, count: int, seconds: float) -> tuple[float, float | None]:
-        """Time full SCANs for a pattern; the mean of `seconds` of them in µs: the execution time by the server's clock,
-        and the CPU time of the thread that executes commands (the mean where several do; None if the server hides it).
+        """Time full SCANs for a pattern, for `seconds`. Returns means in µs: the execution time by the server's clock,
+        and the CPU time of the thread that executes commands (the mean of several; None if it is not reported).
         """
         before, iterations, end = self.snapshot(), 0, time.monotonic() + seconds
         while iterations == 0 or time.monotonic() < end:
@@ -360,15 +360,15 @@ class ServerObserver:
                     break
             iterations += 1
         after = self.snapshot()
-        told = after.commands["SCAN"][1] - before.commands.get("SCAN", (0.0, 0.0))[1]
+        execution_us = after.commands["SCAN"][1] - before.commands.get("SCAN", (0.0, 0.0))[1]
         if before.main_thread_s is None or after.main_thread_s is None:
-            return told / iterations, None
-        return told / iterations, 1e6 * (after.main_thread_s - before.main_thread_s) / iterations
+            return execution_us / iterations, None
+        return execution_us / iterations, 1e6 * (after.main_thread_s - before.main_thread_s) / iterations
 
     def own_keys(self, prefixes: tuple[str, ...]) -> Iterator[list[str]]:
-        """Yield the lab's own keys, by prefix, page by page. It scans, so use it only when nothing is measured.
+        """Yield pages of the lab's own keys, by prefix. It scans, so use it only when nothing is measured.
 
-        It visits the keyspace once, and after each call leaves the server alone for as long as the call took.
+        It visits the keyspace once, and pauses after each call for as long as the call took.
         """
         pattern, cursor, over = os.path.commonprefix(prefixes) + "*", 0, False  # noqa: RUF071 # no paths
         while not over:
@@ -380,14 +380,14 @@ class ServerObserver:
             time.sleep(0 if over else pause)
 
     def remove_own(self, prefixes: tuple[str, ...], but: frozenset[str] = frozenset()) -> int:
-        """Delete the lab's own keys, by prefix, and nothing else, except the keys `but`. Returns how many."""
+        """Delete the lab's own keys, by prefix, except the keys `but`. Returns their number."""
         removed = 0
         for page in self.own_keys(prefixes):
             removed += self.remove(*(key for key in page if key not in but))
         return removed
 
     def remove(self, *keys: str) -> int:
-        """Delete these keys. Returns how many there were."""
+        """Delete these keys. Returns the number of those that existed."""
         return int(self._ask("UNLINK", self._client.unlink, *keys)) if keys else 0
 
     def close(self) -> None:
@@ -396,11 +396,11 @@ class ServerObserver:
 
 
 def redacted(url: str) -> str:
-    """The URL without its password, for people and files."""
+    """Return the URL without its password, for people and files."""
     try:
         parts = urlsplit(url)
         if parts.password is None:
             return url
-    except ValueError:  # not a URL at all: a password in it could not be found
+    except ValueError:  # not a URL: a password in it would not be found
         return "(not a URL)"
     return parts._replace(netloc=f"{parts.username or ''}:***@{parts.netloc.rpartition('@')[2]}").geturl()

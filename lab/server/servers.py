@@ -1,4 +1,4 @@
-"""The servers the lab knows: one row each, read by the command line, doctor, `make up` and the tests.
+"""The servers that the lab knows, a row for each: read by the command line, doctor, `make up` and the tests.
 
 Needs only the standard library, because `lab.scene.preflight` reads the rows before an environment exists.
 """
@@ -22,7 +22,7 @@ REDIS_LIKE = (
 
 
 def _spare_threads() -> int:
-    """Threads for Dragonfly. One core is left to all other processes; beyond two the knee is only costlier to reach."""
+    """Return the threads for Dragonfly: all cores but one, at most two: more only make the knee costlier."""
     return max(1, min(2, (os.cpu_count() or 1) - 1))
 
 
@@ -52,22 +52,22 @@ UNCOUNTED = "KeyDB's counters leave out most of what a SCAN takes"
 
 
 AT_START = {CLUSTER: "it is chosen when a server starts, and the {stack} stack starts its servers without"}
-"""Settings that a server takes only when it starts, and why a server of a stack that runs already is unfit."""
+"""Settings that a server takes only when it starts → why a server that already runs is unfit."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """One kind of server: how to start it natively, and what it cannot do.
+    """A kind of server: the command that starts it natively, and the claims and settings that it lacks.
 
-    `find` returns the path of its binary or None; `arguments` may use {folder}, and get ``--port N`` added.
+    `find` returns the path of its binary or None; `arguments` may use {folder}, and get `--port N` added.
     `cannot` maps a claim to the reason why the server cannot answer it. `lacks` maps a setting that the server does not
-    know to what it has instead; a scenario that needs the setting is refused. `whole_scans`: see `RunFacts`.
+    know to its substitute; a scenario that needs the setting is refused. `whole_scans`: see `RunFacts`.
     `key_bytes` is its resident memory for each of the storefront's entries: value, key, expiry, share of the index
     (measured at up to 5 million keys for Valkey 9.1 and Redis 7.0; the larger of both for the others).
     `in_compose`: the compose stack has it, as the services NAME, web-NAME, invalidator-NAME and so on (`PARTS`). They
     start with every `make up`, or, if the server has a `profile`, only with that profile.
     `image_for`: the processors that its image is published for, as `docker info` names them.
-    `path`: NAME=FILE, if the command line named its binary, and `options` what followed FILE (see `add_servers`).
+    `path`: NAME=FILE, if the command line named its binary; `options`: the words after FILE (see `add_servers`).
     `scan_count`: the COUNT of a run's SCANs unless the scenario or the command line names one. The documentation of
     django-redis and of django-valkey recommends 100,000: ``delete_pattern("foo_*", itersize=100_000)``.
     """
@@ -90,7 +90,7 @@ class Server:
 
     @property
     def product(self) -> str:
-        """What a program of this row calls itself."""
+        """The product's name in INFO."""
         return {"embedded": "valkey"}.get(self.name, self.name.partition("-")[0])
 
     @property
@@ -100,26 +100,26 @@ class Server:
 
     @property
     def most_bytes(self) -> int:
-        """The maxmemory with which it is started, in bytes; 0: it is started without one."""
+        """The maxmemory with which it is started, in bytes; 0: without a limit."""
         found = re.findall(r"--maxmemory[= ](\d+)(mb|gb)", " ".join((*self.arguments, *self.options)))
         return int(found[-1][0]) * {"mb": 2**20, "gb": 2**30}[found[-1][1]] if found else 0
 
     def unfit_for(self, settings: Iterable[str], stack: str = "native") -> str:
-        """Why a scenario that needs these settings cannot be run on this server; empty if it can."""
+        """Return the reason why a scenario with these settings cannot be run on this server; empty if it can."""
         at_start = {name: why.format(stack=stack) for name, why in AT_START.items()}
         lacks = self.lacks if stack == "native" else {**at_start, **self.lacks}
         missing = [name for name in settings if name in lacks]
         return "; ".join(f"{self.name} has no {name}: {lacks[name]}" for name in missing)
 
     def require(self) -> str:
-        """Path of the binary. Raises `StackError` where there is none."""
+        """Return the path of the binary. Raises `StackError` if there is none."""
         binary = self.find()
         if binary is None:
             raise StackError(f"there is no {self.name} on this machine. {self.install}")
         return binary
 
     def command(self, port: int, folder: str) -> list[str]:
-        """The command that starts the server on 127.0.0.1. Raises `StackError` where there is no binary."""
+        """Return the command that starts the server on 127.0.0.1. Raises `StackError` if there is no binary."""
         return [
             self.require(),
             *(argument.format(folder=folder) for argument in self.arguments),
@@ -239,13 +239,13 @@ SERVERS["dragonfly-current"] = replace(
 IN_COMPOSE = [server for server in SERVERS.values() if server.in_compose]
 PROFILES = [server.profile for server in IN_COMPOSE if server.profile]
 PARTS = ("web", "invalidator", "warmer", "locust", "probe")
-"""The services that each server has beside itself in the compose stack, named PART-NAME."""
+"""The services that each server has in the compose stack besides its own, named PART-NAME."""
 STACKS = {"native": "embedded", "compose": "redis"}
 """Stack → the server that it uses if none is named."""
 
 
 def scene_url(server: Server) -> str:
-    """The address of a server of the compose stack, in its network."""
+    """Return the address of a server of the compose stack, in its network."""
     return f"redis://{server.name}:6379/0"
 
 
@@ -256,24 +256,24 @@ def check_stack(name: str) -> None:
 
 
 def find_server(name: str) -> Server:
-    """The row of a server. Raises `UsageError` if there is no such server."""
+    """Return the row of a server. Raises `UsageError` if there is no such server."""
     if name not in SERVERS:
         raise UsageError(f"there is no server {name!r}; the lab knows {', '.join(SERVERS)}.")
     return SERVERS[name]
 
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""What may stand behind the hyphen in the name of one more server: it becomes the name of a folder."""
+"""The label after the hyphen in the name of an added server: it becomes the name of a folder."""
 
 
 def add_servers(given: Iterable[str]) -> list[str]:
     """Add servers that the command line names as NAME=FILE: a server of the table with another binary.
 
-    NAME is a server of the table, then FILE takes the place of its binary; or such a name, a hyphen and a label, as in
-    ``redis-8.4=/opt/redis/src/redis-server``: then there is one more server, so that several versions can be compared.
-    Behind FILE may stand options of that program, as in ``dragonfly-2=dragonfly --proactor_threads=2``. They come after
-    the lab's, and so win where both name one. Returns the names. Raises `UsageError` for a text without NAME or FILE, a
-    NAME that begins with no known server, a label that is no name of a folder, and a FILE that cannot be executed.
+    If NAME is a server of the table, FILE replaces its binary. If NAME is such a name, a hyphen and a label, as in
+    `redis-8.4=/opt/redis/src/redis-server`, a server is added, so that several versions can be compared. Options of the
+    program may follow FILE, as in `dragonfly-2=dragonfly --proactor_threads=2`. They come after the lab's options, and
+    so override them. Returns the names. Raises `UsageError` for a text without NAME or FILE, a NAME that begins with no
+    known server, a label that is no name of a folder, and a FILE that cannot be executed.
     """
     names = []
     for text in given:
@@ -297,7 +297,7 @@ def add_servers(given: Iterable[str]) -> list[str]:
 
 
 def _words(file: str) -> tuple[str, tuple[str, ...]]:
-    """The program and its options. A path with blanks that is there is a program without options."""
+    """Return the program and its options. An existing path with blanks is a program without options."""
     if shutil.which(file):
         return file, ()
     try:
@@ -312,7 +312,7 @@ def _at(path: str) -> Callable[[], str | None]:
 
 
 def version_of(binary: str) -> str:
-    """What ``BINARY --version`` says, or 'unknown'."""
+    """Return the output of `BINARY --version`, or 'unknown'."""
     try:
         done = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,8 +1,8 @@
-"""The signs of each cause in a window: for each a function that says whether its evidence is there, with the figures.
+"""The signs of each cause: functions that return whether its evidence is in the figures, and which figures decided it.
 
-Commands are judged by one law (`lab.server.law`). What else a server does is judged by bounds, and only where
-commands do not explain the wait already. Blind sessions judge by the same functions where they have the figures for
-them; their causes exceed the bounds several times over.
+Commands are judged by one law (`lab.server.law`). Other activities of a server are judged by bounds, and only if
+commands do not explain the wait. Blind sessions use the same functions, as far as they have the figures;
+their causes exceed the bounds several times over.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lab.server.law import REMOVERS, SATURATED
 from lab.server.window import LOOP_US, TORN_US, Window
 
 FAR_MS = 5.0
-"""A round trip that is too long for one data centre, with nothing in its way."""
+"""A round trip too long for one data centre, without any queue."""
 CONNECTIONS_SHARE = 0.95
 """Share of maxclients from which a server is at the limit of its connections."""
 PIPELINED = 1.5
@@ -28,14 +28,14 @@ EXPIRED_PER_S = 2000
 CONNECTS_PER_S = 200
 """New connections a second: each costs the server as much as some dozen GETs, and TLS a thousand."""
 SENT_MB_PER_S, ANSWER_BYTES, ANSWERING = 50.0, 10_000, 0.3
-"""What a server sends, the size of its mean answer, from which answers are big rather than many, and the utilisation
-from which the work of sending them makes others wait."""
+"""Bounds of big answers: MB a second sent, bytes of the mean answer (below it answers are many rather than big), and
+the utilisation from which sending them makes others wait."""
 WITHOUT_A_CORE, BUSY_ENOUGH, OTHERS_CORES, SEARCHING = 0.05, 0.7, 0.5, 0.2
 REMOVED_PER_S, REMOVED_US = 1000, 100
 HELD_SHARE = 0.1
-"""Share of the time in which the main loop waits for the disk that is noticed."""
+"""Share of the time from which the main loop's waits for the disk are noticed."""
 INNOCENT_TIMES = 2.0
-"""If a bystander stands still for this many times as long as the main loop was held, the loop is not the reason."""
+"""If a bystander's stalls last this many times as long as the main loop was occupied, the loop is not the reason."""
 
 
 def _spent_text(figures: Figures, name: str) -> str:
@@ -54,10 +54,10 @@ def _busy_text(figures: Figures) -> str:
 
 
 def saturates_at(figures: Figures, share: float) -> float | None:
-    """The key count at which searches that visit every key would fill the main thread, at today's rate of searches.
+    """Return the key count at which searches of every key would fill the main thread, at today's rate of searches.
 
-    Their share grows with the keys, the rest of the work does not: N × (1 - rest) / share. None where the keys that are
-    there contradict it: then the searches of today are not finished in time.
+    Their share grows with the keys, the rest of the work does not: N × (1 - rest) / share. None if there are more keys
+    already: then today's searches are not finished in time.
     """
     rest = max(0.0, figures.busy - share)
     limit = figures.keys * (1 - rest) / share if share > 0 and rest < 1 else 0.0
@@ -65,7 +65,7 @@ def saturates_at(figures: Figures, share: float) -> float | None:
 
 
 def commands(cause: str) -> Callable[[Figures], Evidence]:
-    """Make the function that looks whether the commands of a cause explain what a bystander waits."""
+    """Return a function that checks whether the commands of a cause explain a bystander's wait."""
 
     def look(figures: Figures) -> Evidence:
         found = law.by_cause(figures).get(cause, ())
@@ -80,42 +80,42 @@ def commands(cause: str) -> Callable[[Figures], Evidence]:
 def evidence_of_holders(
     figures: Figures, found: Sequence[law.Holder], called: Sequence[str] = ()
 ) -> Evidence:
-    """Evidence that these holders explain what a bystander waits; without any, figures of commands that were called."""
+    """Return evidence that these holders explain a bystander's wait; without any, figures of the called commands."""
     names = [each.name for each in found] or called
     if not names:
         return Evidence(False, "none was called.")
-    said = [_command_text(figures, name) for name in names]
+    sentences = [_command_text(figures, name) for name in names]
     if found:
         share = percent(min(1.0, sum(each.explains for each in found)))
-        said.append(
+        sentences.append(
             f"that explains {share} of the {figures.wait_ms:.1f} ms that a bystander waits in the mean"
         )
         if not figures.clock_includes_waits and (predicted := law.predicted_by(figures, names)):
-            said.append(f"by these calls alone p99 is {predicted:.0f} ms")
-    return Evidence(bool(found), f"{'; '.join(said)}; {_busy_text(figures)}; {figures.p99_text}.")
+            sentences.append(f"by these calls alone p99 is {predicted:.0f} ms")
+    return Evidence(bool(found), f"{'; '.join(sentences)}; {_busy_text(figures)}; {figures.p99_text}.")
 
 
 def _command_text(figures: Figures, name: str) -> str:
-    """What a command took, what the slow log got of it, and for a search at how many keys it fills the server."""
-    said = _spent_text(figures, name)
+    """Return a command's cost, its slow log entries, and for a search the key count at which it fills the server."""
+    text = _spent_text(figures, name)
     logged, longest = figures.slow.get(name, (0, 0.0))
     if logged:
-        said += f"; the slow log got {logged}, the longest {longest:.0f} ms"
+        text += f"; the slow log got {logged}, the longest {longest:.0f} ms"
     if name == "KEYS" and figures.keys and not figures.clock_includes_waits:
-        said += f"; a visited key costs {figures.spent(name).mean_us / figures.keys:.2f} µs here"
+        text += f"; a visited key costs {figures.spent(name).mean_us / figures.keys:.2f} µs here"
     limit = saturates_at(figures, figures.share(name)) if name in law.SEARCHES else None
     if limit:
-        said += f"; at today's rate it fills the server at {limit:,.0f} keys, and there are {figures.keys:,}"
-    return said
+        text += f"; at today's rate it fills the server at {limit:,.0f} keys, and there are {figures.keys:,}"
+    return text
 
 
 def evicts(figures: Figures) -> bool:
-    """True if GETs are slow and at least a hundred entries a second are evicted, with memory at its limit."""
+    """Return True if GETs are slow and at least a hundred entries a second are evicted, with memory at its limit."""
     return figures.slow_gets and figures.evicted_per_s >= EVICTED_PER_S and figures.memory >= MEMORY_SHARE
 
 
 def evictions(figures: Figures) -> Evidence:
-    """Evidence that evictions hold the server."""
+    """Return evidence that evictions occupy the server."""
     every = f"; stalls came every {figures.period_s:.1f} s" if figures.period_s else ""
     return Evidence(
         evicts(figures) and not law.explained(figures),
@@ -125,7 +125,7 @@ def evictions(figures: Figures) -> Evidence:
 
 
 def lacks_a_core(figures: Figures) -> Evidence:
-    """Evidence that the server lacks a core.
+    """Return evidence that the server lacks a core.
 
     It comes from the kernel's record if the server runs on this machine, else from commands that were interrupted.
     """
@@ -136,24 +136,24 @@ def lacks_a_core(figures: Figures) -> Evidence:
         and (figures.others is None or figures.others >= OTHERS_CORES)
         and figures.busy < BUSY_ENOUGH
         and figures.share("SCAN") < SEARCHING
-        # Programs that read big answers, connect again and again or copy the data compute, too.
+        # Clients that read big answers, reconnect often or copy the data use cores, too.
         and not (_sends(figures) or _connects(figures) or figures.copied)
         and not law.explained(figures)
     )
-    said = [_busy_text(figures)]
+    sentences = [_busy_text(figures)]
     if figures.waited is not None:
-        said.append(f"it was ready and without a core {percent(figures.waited)} of the time")
+        sentences.append(f"it was ready and without a core {percent(figures.waited)} of the time")
     if figures.others is not None:
-        said.append(f"other programs of its machine used {figures.others:.1f} cores")
+        sentences.append(f"other programs of its machine used {figures.others:.1f} cores")
     if torn:
-        said.append(
+        sentences.append(
             f"{torn[1]:,} of {torn[0]:,} commands of constant time took longer than {TORN_US / 1000:.1f} ms"
         )
-    return Evidence(found, f"{'; '.join(said)}; {figures.p99_text}.")
+    return Evidence(found, f"{'; '.join(sentences)}; {figures.p99_text}.")
 
 
 def network_is_slow(window: Window) -> Evidence:
-    """Evidence that the way is long: even round trips that find the server idle take long."""
+    """Return evidence that the network is slow: even round trips that find the server idle take long."""
     return Evidence(
         window.floor_ms >= FAR_MS and window.busy < BUSY_ENOUGH and window.floor_is_the_network,
         f"the quickest twentieth of the round trips took {window.floor_ms:.1f} ms and the server executed a GET in "
@@ -164,10 +164,10 @@ def network_is_slow(window: Window) -> Evidence:
 def one_by_one(figures: Figures) -> Evidence:
     name = max(REMOVERS, key=lambda name: figures.spent(name).per_s)
     together = figures.per_read
-    said = f"; {together:.1f} commands came with one read of a socket" if together else ""
+    pipelined = f"; {together:.1f} commands came with one read of a socket" if together else ""
     found = figures.spent(name).per_s >= REMOVED_PER_S and figures.spent(name).mean_us < REMOVED_US
     return Evidence(
-        found and (together is None or together < PIPELINED), f"{_spent_text(figures, name)}{said}."
+        found and (together is None or together < PIPELINED), f"{_spent_text(figures, name)}{pipelined}."
     )
 
 
@@ -193,24 +193,24 @@ def connects(figures: Figures) -> Evidence:
 
 
 def expiries(figures: Figures) -> Evidence:
-    """Evidence that the removal of expired entries holds the server: there are many, and it had to be interrupted."""
+    """Return evidence that the removal of expired entries occupies the server: many, with interruptions."""
     capped = figures.capped_per_s
-    told = "an unknown number of times" if capped is None else f"{capped:.1f} times a second"
+    interruptions = "an unknown number of times" if capped is None else f"{capped:.1f} times a second"
     found = figures.slow_gets and figures.expired_per_s >= EXPIRED_PER_S and not evicts(figures)
     return Evidence(
         found and capped != 0 and not law.explained(figures),
-        f"{figures.expired_per_s:,.0f} entries expired a second, and their removal was interrupted {told}; "
+        f"{figures.expired_per_s:,.0f} entries expired a second, and their removal was interrupted {interruptions}; "
         f"{figures.evicted_per_s:,.0f} were evicted; {figures.p99_text}.",
     )
 
 
 def time_outside_commands(figures: Figures) -> float:
-    """Share of the time in which the main thread works on something else than commands: reading and answering."""
+    """Return the main thread's share of time outside of commands: on reading and answering."""
     return max(0.0, figures.busy - law.time_of_commands(figures))
 
 
 def _sends(figures: Figures) -> bool:
-    """True if GETs are slow, and a busy server sends tens of megabytes a second, in answers of more than 10 kB."""
+    """Return True if GETs are slow, and a busy server sends tens of MB a second, in answers of more than 10 kB."""
     calls = sum(spent.per_s for spent in figures.commands.values())
     big = figures.sent_mb_per_s * 1e6 >= ANSWER_BYTES * calls
     return figures.slow_gets and figures.busy >= ANSWERING and figures.sent_mb_per_s >= SENT_MB_PER_S and big
@@ -233,19 +233,19 @@ def big_answers(figures: Figures) -> Evidence:
 
 def disk(window: Window) -> Evidence:
     delayed = window.per_s("aof_delayed_fsync")
-    told = {name: took for name, took in window.events.items() if name.startswith(("aof-", "rdb-", "fork"))}
-    said = "".join(f"; {name} {took:.0f} ms" for name, took in told.items())
-    logged = any(took >= LONG_MS for name, took in told.items() if name != "fork")
-    loop = "this server does not tell how long its main loop was held"
+    events = {name: took for name, took in window.events.items() if name.startswith(("aof-", "rdb-", "fork"))}
+    event_text = "".join(f"; {name} {took:.0f} ms" for name, took in events.items())
+    logged = any(took >= LONG_MS for name, took in events.items() if name != "fork")
+    loop = "this server does not report how long its main loop was busy"
     waits = False
     if window.loop_waited is not None:
         loop = f"the main loop waited {percent(window.loop_waited)} of the time outside of commands"
-        # A loop without a core waits, too: the kernel tells for how long, else interrupted commands tell that it did.
+        # A loop without a core waits, too: the kernel reports for how long, else interrupted commands show that it did.
         for_a_core = (1.0 if window.interrupted else 0.0) if window.waited is None else window.waited
         waits = window.last.fields.get("aof_enabled") == "1" and window.loop_waited - for_a_core >= HELD_SHARE
     return Evidence(
         window.slow_gets and not law.explained(window) and (delayed > 0 or logged or waits),
-        f"{delayed:.1f} writes a second waited for an earlier fsync{said}; {loop}; appendfsync is "
+        f"{delayed:.1f} writes a second waited for an earlier fsync{event_text}; {loop}; appendfsync is "
         f"{window.settings.get('appendfsync', 'unknown')}; {window.p99_text}.",
     )
 
@@ -264,11 +264,11 @@ def full_sync(window: Window) -> Evidence:
 
 
 def saturated(window: Window) -> Evidence:
-    """Evidence that there is no time left, and no command or activity of another cause that takes most of it."""
+    """Return evidence that the thread is full, without a command or an activity that takes most of its time."""
     dearest = ", ".join(_spent_text(window, name) for name, _ in window.dearest[:3])
     together = window.per_read
     piped = f"; {together:.1f} commands came with one read of a socket" if together else ""
-    # Where not the thread's own time is told, but that of all threads, a whole core is much only if a bystander waits.
+    # If INFO reports the time of all threads instead of this one's, a busy core counts only if a bystander waits.
     own = "used_cpu_user_main_thread" in window.last.fields or window.clock_includes_waits
     return Evidence(
         window.busy >= SATURATED
@@ -280,7 +280,7 @@ def saturated(window: Window) -> Evidence:
 
 
 def fork(window: Window) -> Evidence:
-    """Evidence that the forks of snapshots and rewrites of the log explain what a bystander waits."""
+    """Return evidence that the forks of snapshots and rewrites of the log explain a bystander's wait."""
     each_ms, per_s = window.last.number("latest_fork_usec") / 1000, window.per_s("total_forks")
     wait_ms = per_s * each_ms**2 / 2000 / max(1 - window.busy, 0.03)
     found = (
@@ -297,11 +297,14 @@ def fork(window: Window) -> Evidence:
 
 
 def elsewhere(window: Window) -> str:
-    """A sentence on where else to look if the main loop was held for a shorter time than the probe stood still."""
-    held, still = window.per_s(LOOP_US) / 1e6, sum(length for _, length in window.stalls) / window.seconds
-    if LOOP_US not in window.last.fields or still < INNOCENT_TIMES * held:
+    """Return a sentence on other places to look if the main loop was busy for a shorter time than the probe stalled."""
+    loop_held, still = (
+        window.per_s(LOOP_US) / 1e6,
+        sum(length for _, length in window.stalls) / window.seconds,
+    )
+    if LOOP_US not in window.last.fields or still < INNOCENT_TIMES * loop_held:
         return ""
     return (
         f" The bystander stood still {percent(still)} of the time, and the server's main loop was held for "
-        f"{percent(held)} of it: does the way stand still now and then, or something that stops the whole server?"
+        f"{percent(loop_held)} of it: does the network stall now and then, or something that stops the whole server?"
     )

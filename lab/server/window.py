@@ -1,4 +1,4 @@
-"""What a diagnosis saw, and the figures that follow from it: shares, waits, stalls, where the time went."""
+"""The window of a diagnosis: its raw observations, and the figures from them: shares, waits, stalls, parts of p99."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from lab.server.figures import CONSTANT, LEAST_GET_MS, TIMES_HEALTHY, Figures, S
 from loadtest import info
 
 TORN_US, TORN_SHARE = 528, 1 / 20_000
-"""An execution of such a command that takes longer was interrupted; from this share on, the server lacks a core. (The
-bound is one of those of LATENCY HISTOGRAM, which double.) On an idle machine of two cores none of 60,000 was
-interrupted; beside programs that compute on the server's core, one in a few hundred."""
+"""A command of constant time (`CONSTANT`) that takes longer was interrupted; from this share on, the server lacks a
+core. (The bound is one of LATENCY HISTOGRAM's, which double.) On an idle machine of two cores none of 60,000 was
+interrupted; with programs that compute on the server's core, one in a few hundred."""
 LOOP_US, LOOP_COMMANDS_US = "eventloop_duration_sum", "eventloop_duration_cmd_sum"
-"""Fields of INFO: µs that the main loop was held, and those of them that commands took, waits included. Valkey, and
-Redis from 7.2 on, tell them."""
+"""Fields of INFO: µs that the main loop was busy, and the µs of these that commands took, waits included. Valkey, and
+Redis from 7.2 on, report them."""
 LOOP_FULL = 0.9
 """Share of the time from which the main loop is so seldom free that even the quickest twentieth of the round trips may
 wait for it."""
 CLOCK_S = 0.5
-"""By how much more the server's clock may differ from this machine's, from one look at it to the next."""
+"""Seconds by which the server's clock may drift from this machine's between two snapshots."""
 CAPPED = "expired_time_cap_reached_count"
 """Field of INFO: how often the server interrupted its removal of expired entries, to let commands through."""
 ELSEWHERE = 20
-"""The fewest requests of the probe outside some stretches from which a p99 is taken."""
+"""The fewest requests outside of given stretches of time for a p99 of them."""
 STALL_TIMES, STALL_MS = 10.0, 5.0
-"""A request of the probe that waits this many times the floor, and this long, stands in a stall."""
+"""A request of the probe that waits this many times the floor, and this long, belongs to a stall."""
 Z = 1.96
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """INFO at a moment of the server's own clock (`at`, unix seconds).
+class InfoSnapshot:
+    """A reply to INFO, at a moment of the server's own clock (`at`, unix seconds).
 
-    By this process's clock (monotonic) it was asked for at `asked_at`, and read at `read_at`.
+    By this process's monotonic clock it was requested at `asked_at`, and read at `read_at`.
     """
 
     at: float
@@ -46,7 +46,7 @@ class Snapshot:
     asked_at: float = 0.0
 
     def number(self, name: str) -> float:
-        """A field as a number; 0 if the server does not tell it."""
+        """Return a field as a number; 0 if INFO lacks it."""
         try:
             return float(self.fields.get(name, 0))
         except ValueError:
@@ -54,7 +54,7 @@ class Snapshot:
 
     @property
     def copying(self) -> bool:
-        """True if a replica waits for its copy of the data set, or is being sent one."""
+        """True if a replica waits for its copy of the data set, or receives it."""
         return any(
             name.removeprefix("slave").isdigit()
             and ("state=wait_bgsave" in value or "state=send_bulk" in value)
@@ -64,8 +64,8 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Clients:
-    """CLIENT LIST in figures. `busiest`: connections by the command they sent last."""
+class ClientCounts:
+    """Figures of CLIENT LIST. `busiest`: number of connections by their latest command."""
 
     total: int
     busiest: Mapping[str, int]
@@ -74,10 +74,10 @@ class Clients:
 
 @dataclass(frozen=True)
 class Probed:
-    """One request. `due_s`: when it was due, since the probe began; `waited_s`: until its reply; `sent`: it was sent.
+    """A request of the probe. `due_s`: due time since the probe began; `waited_s`: wait for its reply; `sent`: if sent.
 
-    The wait of a request that was sent counts from its sending. No reply was outstanding then, so if it was sent after
-    its due time, this process was late by itself (`lag_s`), which is not the server's doing.
+    The wait of a sent request counts from its sending. No reply was outstanding then, so if it was sent after its due
+    time, this process caused the delay (`lag_s`), not the server.
     """
 
     due_s: float
@@ -88,26 +88,26 @@ class Probed:
 
 @dataclass(frozen=True, slots=True)
 class Window(Figures):
-    """Everything that was seen in `seconds`.
+    """Everything observed in a stretch of `seconds`.
 
-    `slow`: command → entries that the slow log got meanwhile, and the longest (ms); 0 entries if only the logs of large
+    `slow`: command → new entries of the slow log, and the longest (ms); 0 entries if only the logs of large
     requests and replies got some. `lengths`: command → bound in µs → calls between half of it and it; empty without
     LATENCY HISTOGRAM. `events`: event of the latency monitor → ms. `waited` and `others` are known for a server on this
     machine: the share of the time that its thread was ready but had no core, and the cores that all other programs
-    used. `unseen`: what could not be seen, and why.
-    `probe_began`: when the probe began, by the clock of `Snapshot.read_at`.
+    used. `unseen`: observations that failed, and why.
+    `probe_began`: the probe's beginning by the clock of `Snapshot.read_at`.
     """
 
     shown: str
     product: str
     version: str
-    snapshots: Sequence[Snapshot]
+    snapshots: Sequence[InfoSnapshot]
     probed: Sequence[Probed]
     slow: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     lengths: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     events: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
-    clients: Clients | None = None
+    clients: ClientCounts | None = None
     waited: float | None = None
     others: float | None = None
     unseen: Sequence[str] = ()
@@ -115,34 +115,34 @@ class Window(Figures):
     probe_began: float = 0.0
 
     @property
-    def first(self) -> Snapshot:
+    def first(self) -> InfoSnapshot:
         """The first snapshot of INFO."""
         return self.snapshots[0]
 
     @property
-    def last(self) -> Snapshot:
+    def last(self) -> InfoSnapshot:
         """The last snapshot of INFO."""
         return self.snapshots[-1]
 
     @cached_property
     def seconds(self) -> float:
-        """Seconds between the two, by the server's clock; by this process's clock where the server's stepped."""
+        """Seconds from the first to the last snapshot, by the server's clock; while it stepped, by this process's."""
         return max(sum(_seconds_between(*pair) for pair in pairwise(self.snapshots)), 1e-3)
 
     @property
     def stepped_s(self) -> float:
-        """By how many seconds the server's clock stepped meanwhile; 0 if it did not."""
+        """The largest step of the server's clock, in seconds; 0 without one."""
         steps = ((pair[1].at - pair[0].at) - _seconds_between(*pair) for pair in pairwise(self.snapshots))
         return max(steps, key=abs, default=0.0)
 
     def per_s(self, name: str) -> float:
-        """How much a counter of INFO rose a second. One that fell was set back meanwhile, and counts from 0."""
+        """Return the rise of a counter of INFO, a second. A counter that fell was reset, and counts from 0."""
         steps = ((before.number(name), after.number(name)) for before, after in pairwise(self.snapshots))
         risen = (after - before if after >= before else max(0.0, after) for before, after in steps)
         return sum(risen) / self.seconds
 
     def setting(self, name: str) -> float:
-        """A setting as a number; 0 if it is unknown or is none ("1gb")."""
+        """Return a setting as a number; 0 if it is unknown or not a number ("1gb")."""
         try:
             return float(self.settings.get(name) or 0)
         except ValueError:
@@ -150,9 +150,9 @@ class Window(Figures):
 
     @cached_property
     def commands(self) -> dict[str, Spent]:
-        """What each command cost in this window, our own commands included.
+        """Command → its cost in this window, the diagnosis's own commands included.
 
-        Counters that fell were set back meanwhile (CONFIG RESETSTAT, a restart), and count from 0.
+        Counters that fell were reset (CONFIG RESETSTAT, a restart), and count from 0.
         """
         counted = [info.counters(snapshot.fields) for snapshot in self.snapshots]
         total: dict[str, tuple[float, float]] = {}
@@ -171,9 +171,9 @@ class Window(Figures):
 
     @property
     def set_back(self) -> bool:
-        """True if the server's counters were set back meanwhile, by CONFIG RESETSTAT or a restart."""
-        told = [snapshot.number("total_commands_processed") for snapshot in self.snapshots]
-        return any(after < before for before, after in pairwise(told))
+        """True if the server's counters were reset, by CONFIG RESETSTAT or a restart."""
+        counts = [snapshot.number("total_commands_processed") for snapshot in self.snapshots]
+        return any(after < before for before, after in pairwise(counts))
 
     @cached_property
     def busy_by_second(self) -> list[float]:
@@ -200,35 +200,35 @@ class Window(Figures):
 
     @property
     def clock_includes_waits(self) -> bool:
-        """True if the time of a command includes that in which it waits for others: Dragonfly interleaves commands."""
+        """True if the time of a command includes its waits for other commands: Dragonfly interleaves commands."""
         return self.product == "dragonfly"
 
     @property
     def looped(self) -> float | None:
-        """Share of the time in which the main loop was held by anything. None if the server does not tell."""
+        """Share of the time in which the main loop was busy. None if INFO does not report it."""
         return self.per_s(LOOP_US) / 1e6 if LOOP_US in self.last.fields else None
 
     @property
     def loop_waited(self) -> float | None:
-        """Share of the time in which the main loop was held and neither computed nor executed a command.
+        """Share of the time in which the main loop was busy, and neither computed nor executed a command.
 
-        It then waited for a disk or a core. None if the server does not tell how long its loop was held.
+        It then waited for a disk or a core. None if INFO does not report how long the loop was busy.
         """
         if self.looped is None:
             return None
-        # A command's time includes its waits, such as for swapped memory: they are not the disk's.
+        # A command's time includes its own waits, such as for swapped memory: these do not count.
         return max(0.0, self.looped - max(self.busy, self.per_s(LOOP_COMMANDS_US) / 1e6))
 
     @property
     def syncs_writes(self) -> bool | None:
-        """True if the server waits for the disk at every write; None if it appends writes, and does not tell how."""
+        """True if the server waits for the disk at every write; None if appendfsync is unknown and matters."""
         if self.last.fields.get("aof_enabled") != "1":
             return False
         return self.settings["appendfsync"] == "always" if "appendfsync" in self.settings else None
 
     @cached_property
     def copies(self) -> list[tuple[float, float]]:
-        """Stretches (s since the probe began) between two snapshots in which a replica's full copy was under way."""
+        """Stretches between two snapshots (s since the probe began) in which a replica's full copy was under way."""
         return [
             (before.read_at - self.probe_began, after.read_at - self.probe_began)
             for before, after in pairwise(self.snapshots)
@@ -259,12 +259,12 @@ class Window(Figures):
 
     @property
     def expired_per_s(self) -> float:
-        """Entries a second whose time to live was over."""
+        """Entries that expired, a second."""
         return self.per_s("expired_keys")
 
     @property
     def capped_per_s(self) -> float | None:
-        """How often a second the server interrupted its removal of expired entries. None if it does not tell."""
+        """Interruptions of the removal of expired entries, a second. None if INFO does not report them."""
         return self.per_s(CAPPED) if CAPPED in self.last.fields else None
 
     @property
@@ -274,7 +274,7 @@ class Window(Figures):
 
     @property
     def sent_mb_per_s(self) -> float:
-        """What the server sends to its clients, in MB/s; what it sends to replicas is left out where it tells that."""
+        """Rate at which the server sends to clients, in MB/s; without the part for replicas, if INFO reports it."""
         to_replicas = self.per_s("total_net_repl_output_bytes")
         return max(0.0, self.per_s("total_net_output_bytes") - to_replicas) / 1e6
 
@@ -286,13 +286,13 @@ class Window(Figures):
         return sorted(1000 * each.waited_s for each in self.probed)
 
     def percentile_ms(self, percent: float) -> float:
-        """A percentile of the probe's waits by nearest rank; 0 without any."""
+        """Return a percentile of the probe's waits by nearest rank, in ms; 0 without any."""
         waits = self.waits_ms
         return waits[max(0, math.ceil(len(waits) * percent / 100) - 1)] if waits else 0.0
 
     @property
     def get_ms(self) -> float:
-        """p99 of the probe's waits."""
+        """p99 of the probe's waits, in ms."""
         return self.percentile_ms(99)
 
     @property
@@ -319,7 +319,7 @@ class Window(Figures):
 
     @cached_property
     def floor_ms(self) -> float:
-        """What a round trip takes when nothing is in its way: only a twentieth of the requests sent were quicker."""
+        """A round trip without queues, in ms: only a twentieth of the requests sent were quicker."""
         trips = sorted(1000 * each.waited_s for each in self.probed if each.sent)
         return trips[len(trips) // 20] if trips else 0.0
 
@@ -331,10 +331,10 @@ class Window(Figures):
 
     @property
     def floor_is_the_network(self) -> bool:
-        """True if the quickest round trips found the server idle, and so took as long as the way does.
+        """True if the quickest round trips found the server idle, so that `floor_ms` is the network's share.
 
-        No round trip does where the main loop is hardly ever free. The loop of a server that waits for the disk at
-        every write may be like that; if such a server does not tell how long its loop was held, the answer is False.
+        No round trip finds it idle if the main loop is hardly ever free. The loop of a server that waits for the disk
+        at every write may be like that; if INFO of such a server lacks the loop's time, the answer is False.
         """
         if self.busy >= LOOP_FULL or (self.threads > 1 and not self.clock_includes_waits):
             return False
@@ -342,11 +342,11 @@ class Window(Figures):
 
     @property
     def slow_from_ms(self) -> float:
-        """The wait from which a bystander has something to complain of, with the floor for the healthy value."""
+        """The wait in ms from which it is a symptom; the floor stands for the healthy value."""
         return max(TIMES_HEALTHY * self.floor_ms if self.floor_is_the_network else 0.0, LEAST_GET_MS)
 
     def apart_ms(self, stretches: Sequence[tuple[float, float]]) -> float | None:
-        """p99 of the requests that were due outside these stretches; None with fewer than `ELSEWHERE` of them."""
+        """Return p99 in ms of the requests due outside of these stretches; None with fewer than `ELSEWHERE`."""
         waits = sorted(
             1000 * each.waited_s
             for each in self.probed
@@ -356,7 +356,7 @@ class Window(Figures):
 
     @cached_property
     def stalls(self) -> list[tuple[float, float]]:
-        """Stretches in which the probe stood still: (beginning, in s since the probe began; length in s)."""
+        """Stalls of the probe: (beginning in s since the probe began, length in s)."""
         limit_s = max(STALL_TIMES * self.floor_ms, STALL_MS) / 1000
         found: list[tuple[float, float]] = []
         for each in self.probed:
@@ -380,7 +380,7 @@ class Window(Figures):
     def parts_ms(self) -> dict[str, float]:
         """The probe's p99 in parts: execution of a GET, the round trip without it, and waiting (the rest).
 
-        Where the floor is not the way, the round trip is not known, and is part of the waiting.
+        If the floor is not the network's, the round trip is unknown, and is part of the waiting.
         """
         execution = min(self.spent("GET").mean_us or self.spent("PING").mean_us, 1000 * self.get_ms) / 1000
         trip = max(0.0, min(self.floor_ms, self.get_ms) - execution) if self.floor_is_the_network else 0.0
@@ -392,7 +392,7 @@ class Window(Figures):
 
     @property
     def torn(self) -> tuple[int, int] | None:
-        """Executions of commands of constant time, and how many were interrupted; None if the server does not tell."""
+        """Executions of commands of constant time, and the number interrupted; None without LATENCY HISTOGRAM."""
         known = [self.lengths[name] for name in CONSTANT if name in self.lengths]
         torn = (calls for bins in known for bound, calls in bins.items() if bound > TORN_US)
         return (sum(sum(bins.values()) for bins in known), sum(torn)) if known else None
@@ -405,20 +405,20 @@ class Window(Figures):
 
     @property
     def per_read(self) -> float | None:
-        """Commands per read of a socket: near 1 if nobody pipelines. None if the server does not tell."""
+        """Commands per read of a socket: near 1 without pipelining. None if INFO does not report reads."""
         reads = self.per_s("total_reads_processed")
         return self.per_s("total_commands_processed") / reads if reads else None
 
 
-def _seconds_between(before: Snapshot, after: Snapshot) -> float:
-    """Seconds from one snapshot to the next: by the server's clock if that can be, else by this process's."""
+def _seconds_between(before: InfoSnapshot, after: InfoSnapshot) -> float:
+    """Return seconds from one snapshot to the next: by the server's clock if plausible, else by this process's."""
     shortest, longest = after.asked_at - before.read_at, after.read_at - before.asked_at
     step = after.at - before.at
-    can_be = step > 0 and shortest - CLOCK_S <= step <= longest + CLOCK_S
-    return step if can_be else max(after.read_at - before.read_at, 1e-3)
+    plausible = step > 0 and shortest - CLOCK_S <= step <= longest + CLOCK_S
+    return step if plausible else max(after.read_at - before.read_at, 1e-3)
 
 
 def at_least(version: str, wanted: tuple[int, int]) -> bool:
-    """Return whether a version, such as 8.1.4, is this one or newer."""
+    """Return True if a version, such as 8.1.4, is this one or newer."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return found is not None and (int(found[1]), int(found[2])) >= wanted

@@ -1,1 +1,1 @@
-"""Stacks: the scene as processes of this machine, on a server that already runs, or in containers."""
+"""Stacks: the parts of a run as processes, on a server of their own, of a running scene, of --url, or on a cluster."""

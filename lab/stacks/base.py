@@ -1,7 +1,7 @@
 """The protocols that the rest of the lab expects of a stack, native or in containers.
 
-Conductor, recorder and calibration use only these. A stack is a running scene: a server, a storefront on it, a load
-generator, and probes that can be added.
+Conductor, recorder and calibration use only these. A stack is a server, a storefront on it, a load generator, and
+probes that can be added.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lab.server.http import Locust, Metrics, Storefront
 from lab.server.server_stats import ServerObserver
 
 Say = Callable[[str], None]
-"""Shows a person a line about what is going on."""
+"""Shows a progress line to a person."""
 
 PROBE_INTERVAL_S = 0.25
 """Length of the probes' intervals in a run, seconds. A plateau of three seconds still has twelve to resample."""
@@ -24,7 +24,7 @@ LOAD_PREFIX = "latency-lab-load"
 
 
 def probe_arguments(spec: ProbeSpec, rate: float, seed: int, tag: str = "") -> list[str]:
-    """Arguments of `python -m loadtest.probe`, the same on every stack. Each stack passes the URL in its own way.
+    """Return the arguments of `python -m loadtest.probe`, the same on every stack. Each stack adds the URL itself.
 
     `tag`: the hash tag of the probe's keys, so that one node of a cluster has all of them.
     """
@@ -42,7 +42,7 @@ class Probe(Protocol):
     """A running open-loop probe."""
 
     def lines(self) -> Iterator[bytes]:
-        """Its JSON lines as they come, until it ends."""
+        """Yield its JSON lines as they come, until it ends."""
         ...
 
 
@@ -50,15 +50,15 @@ class LoadProcess(Protocol):
     """A load that a scenario adds, as a process."""
 
     def lines(self) -> Iterator[bytes]:
-        """Its JSON lines as they come, until it ends."""
+        """Yield its JSON lines as they come, until it ends."""
         ...
 
     def exit_code(self) -> int:
-        """Wait for its end; its exit code."""
+        """Wait for its end. Returns the exit code."""
         ...
 
     def last_words(self) -> str:
-        """The last line of its log, for an error message."""
+        """Return the last line of its log, for an error message."""
         ...
 
 
@@ -66,16 +66,16 @@ class Meter(Protocol):
     """Measures CPU time by part of the scene. A sample counts from the one before, so each user needs its own meter."""
 
     def sample(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Shares of one core since the last sample: by part (``store``, ``web``, ``lab``, …), and of the machine.
+        """Return shares of one core since the last sample: by part (`store`, `web`, `lab`, …), and of the machine.
 
-        The machine's are ``busy``, ``steal`` and ``others`` (busy with none of the parts); a stack may tell more. In
+        The machine's are `busy`, `steal` and `others` (busy with none of the parts); a stack may add more. In
         the first sample every part is 0.
         """
         ...
 
 
 class Stack(Protocol):
-    """One scene. Methods raise `StackError` when a part of it does not do what it should."""
+    """The parts that a run uses: server, storefront, load, probes. Methods raise `StackError` when a part fails."""
 
     @property
     def name(self) -> str:
@@ -104,7 +104,7 @@ class Stack(Protocol):
 
     @property
     def web_url(self) -> str:
-        """The storefront's URL, as a load that the scenario adds reaches it."""
+        """The storefront's URL for the loads that a scenario adds."""
         ...
 
     @property
@@ -114,12 +114,12 @@ class Stack(Protocol):
 
     @property
     def has_replica(self) -> bool:
-        """True if there is a replica. Without one, the probes that ask a replica are left out."""
+        """True if there is a replica. Without one, the probes of a replica are left out."""
         ...
 
     @property
     def cannot(self) -> dict[str, str]:
-        """Claim → why this scene cannot answer it. Complete after `up`."""
+        """Claim → why this stack cannot answer it. Complete after `up`."""
         ...
 
     def up(self, say: Say) -> None:
@@ -143,16 +143,16 @@ class Stack(Protocol):
         ...
 
     def end_load(self, load: LoadProcess) -> None:
-        """Tell a load to end, and wait for it; the figures it prints can still be read.
+        """End a load, and wait for it; the figures it prints can still be read.
 
         Ending a load that has already ended is not an error.
         """
         ...
 
     def empty(self, shards: int = 1) -> None:
-        """Empty the server by restarting it. Where the lab may not restart it, remove the storefront's keys instead.
+        """Empty the server by restarting it. If the lab may not restart it, remove the storefront's keys instead.
 
-        `shards`: how many nodes there are then, in a scenario of a cluster.
+        `shards`: the number of nodes afterwards, in a scenario of a cluster.
         """
         ...
 
@@ -161,13 +161,13 @@ class Stack(Protocol):
         ...
 
     def meter(self) -> Meter:
-        """A new meter of this scene's parts."""
+        """Return a new meter of the parts."""
         ...
 
     def memory_mb(self) -> dict[str, float]:
-        """Resident memory by part in MB; the lab's own is ``lab``."""
+        """Return resident memory by part in MB; the lab's own is `lab`."""
         ...
 
     def down(self) -> None:
-        """End what was started, and put back what was changed. Safe after an `up` that failed half-way."""
+        """End all started processes, and restore all changed settings. Safe after an `up` that failed half-way."""
         ...

@@ -1,9 +1,8 @@
-"""A cluster of the lab's own: nodes on this machine that share the slots, each held to a share of a core.
+"""A cluster of the lab's own: nodes on this machine that share the slots, each limited to a share of a core.
 
-A node is held so that several of them do not get more of the machine than one, and so that the knee of each is where
-its own share ends and not where the machine's cores do. All figures count a node's share as the whole: a busy share of
-1 is all that the node may use. So formulas and calibration need not know of it: a node that is held to a quarter is a
-server on a machine that is four times as slow.
+The limit keeps several nodes from getting more of the machine than one, and makes the end of a node's share its knee,
+whatever the number of cores. All figures count a node's share as the whole: a busy share of 1 is the whole limit. So
+formulas and calibration do not depend on it: a node limited to a quarter is a server on a machine four times as slow.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from lab.stacks.quota import Quota
 from loadtest.cluster import SLOTS, tag_in
 
 NODE_TIMEOUT_MS = "60000"
-"""Nodes are kept busy on purpose, and must not be taken for dead. They have no replicas anyway."""
+"""So long that a busy node is not taken for dead: nodes are busy on purpose, and have no replicas."""
 FIRST = "store"
 """The name of the first node's process in a run's records; the others are store-2, store-3."""
 
 
 def slots_of(number: int, count: int) -> tuple[int, int]:
-    """First and last slot of a node (from 0) among so many nodes."""
+    """Return the first and last slot of a node (from 0) among `count` nodes."""
     return SLOTS * number // count, SLOTS * (number + 1) // count - 1
 
 
@@ -53,11 +52,11 @@ class Nodes:
         return self._observers[: len(self.children)]
 
     def url(self, number: int) -> str:
-        """The address of a node, from 0."""
+        """Return the address of a node, from 0."""
         return f"redis://127.0.0.1:{self._ports[number]}/0"
 
     def start(self, count: int) -> None:
-        """Start so many empty nodes as one cluster. Raises `StackError` when a node cannot be held, or is not ready."""
+        """Start `count` empty nodes as one cluster. Raises `StackError` if one cannot be limited, or is not ready."""
         while len(self._quotas) < len(self._ports):
             self._quotas.append(Quota(self._scenario.node_share, str(len(self._quotas) + 1)))
         buses = [free_port() for _ in range(count)]
@@ -97,9 +96,9 @@ class Nodes:
             child.check()
 
     def counters(self, number: int) -> dict[str, float]:
-        """In how many periods a node had something to do, and in how many of those it was held, since it was begun."""
-        busy, held = self._quotas[number].periods()
-        return {f"node_{number + 1}_periods": float(busy), f"node_{number + 1}_held": float(held)}
+        """Return a node's number of periods with work, and of those in which it was throttled, since its start."""
+        busy, throttled = self._quotas[number].periods()
+        return {f"node_{number + 1}_periods": float(busy), f"node_{number + 1}_held": float(throttled)}
 
     def close(self) -> None:
         """Remove the quotas, after the processes have ended."""
@@ -113,7 +112,7 @@ class Nodes:
 class ClusterObserver(ServerObserver):
     """The nodes as one server: counts are those of all nodes together, and the busy share is the nodes' mean.
 
-    `Snapshot.figures` has the counters of each node, with N from 1: ``node_N_busy_s`` (seconds of all that it may use),
+    `Snapshot.figures` has the counters of each node, with N from 1: ``node_N_busy_s`` (seconds of its whole share),
     ``node_N_scans`` and ``node_N_scan_us`` (calls and execution time of SCAN), ``node_N_periods`` and ``node_N_held``.
     """
 
@@ -123,9 +122,9 @@ class ClusterObserver(ServerObserver):
         self._at_once = ThreadPoolExecutor(thread_name_prefix="node")
 
     def snapshot(self) -> Snapshot:
-        """All counters. The nodes are asked at once, because a busy one answers late.
+        """Return all counters. The nodes are asked in parallel, because a busy one answers late.
 
-        Raises `StackError` when one does not answer, and while the cluster is started anew.
+        Raises `StackError` if one does not answer, and while the cluster restarts.
         """
         if not self._nodes.observers:
             raise StackError("the cluster is being started.")
@@ -149,11 +148,11 @@ class ClusterObserver(ServerObserver):
             figures={
                 name: value
                 for number, each in enumerate(found)
-                for name, value in self._of(number, each).items()
+                for name, value in self._node_figures(number, each).items()
             },
         )
 
-    def _of(self, number: int, seen: Snapshot) -> dict[str, float]:
+    def _node_figures(self, number: int, seen: Snapshot) -> dict[str, float]:
         calls, usec = seen.commands.get("SCAN", (0.0, 0.0))
         name = f"node_{number + 1}"
         return {
@@ -164,7 +163,7 @@ class ClusterObserver(ServerObserver):
         }
 
     def keys_everywhere(self) -> int:
-        """Keys of all nodes."""
+        """Return the number of keys of all nodes."""
         return sum(node.keys_everywhere() for node in self._nodes.observers)
 
     def configure_slowlog(self, threshold_us: int, length: int = 512) -> None:
@@ -173,7 +172,7 @@ class ClusterObserver(ServerObserver):
             node.configure_slowlog(threshold_us, length)
 
     def slowlog(self, newest: int = 512) -> list[tuple[str, float, str, int]]:
-        """Entries of all nodes; `newest` at most of each."""
+        """Return entries of all nodes; `newest` at most of each."""
         return [
             (f"{number}/{identity}", at, command, duration)
             for number, node in enumerate(self._nodes.observers, start=1)
@@ -187,9 +186,9 @@ class ClusterObserver(ServerObserver):
 
 
 class ClusterStack(NativeStack):
-    """The native stack with a cluster in place of the one server. The storefront is told that it is one.
+    """The native stack with a cluster in place of the one server.
 
-    `empty` may change how many nodes there are; the first one keeps its address.
+    `empty` may change the number of nodes; the first one keeps its address.
     """
 
     def __init__(
@@ -209,7 +208,7 @@ class ClusterStack(NativeStack):
             self._server_child = next(iter(self._nodes.children), None)
 
     def empty(self, shards: int = 1) -> None:
-        """Start the cluster anew, empty and with so many nodes."""
+        """Restart the cluster, empty and with `shards` nodes."""
         self._children = [child for child in self._children if child not in self._nodes.children]
         stop_all(self._nodes.children)
         self._nodes.children, self._shards = [], shards
@@ -217,9 +216,9 @@ class ClusterStack(NativeStack):
         self.server.configure_slowlog(self._scenario.slowlog_threshold_us)
 
     def _probed(self, spec: ProbeSpec) -> tuple[str, str]:
-        """A probe asks one node for keys of one slot, which this node has whenever it is in the cluster.
+        """Return a node's address and the hash tag of a slot that this node always has while it is in the cluster.
 
-        A probe may begin before its node does: it then goes on trying.
+        A probe may begin before its node does: it then retries.
         """
         number, most = spec.node - 1, max(phase.shards for phase in self._scenario.phases)
         if number >= most:
@@ -227,7 +226,7 @@ class ClusterStack(NativeStack):
         return self._nodes.url(number), tag_in(*slots_of(number, most))
 
     def meter(self) -> ProcessMeter:
-        """A new meter, in which all nodes together are ``store``."""
+        """Return a new meter, in which all nodes together are ``store``."""
         return ProcessMeter(self._seconds)
 
     def _seconds(self) -> dict[str, float]:
@@ -238,7 +237,7 @@ class ClusterStack(NativeStack):
         return spent
 
     def memory_mb(self) -> dict[str, float]:
-        """Resident memory of each process, in which all nodes together are ``store``."""
+        """Return resident memory of each process, in which all nodes together are ``store``."""
         found = super().memory_mb()
         return {
             **{name: value for name, value in found.items() if not name.startswith(FIRST)},

@@ -1,9 +1,9 @@
-"""Somebody else's server, named by --url: one run at a time, and what a run changes is put back, however the run ends.
+"""Runs on a server of --url, which the lab does not own: one at a time, and every change is undone, however a run ends.
 
 During a run the server itself holds two keys: a lock with the run's token, which expires, and a note of the settings
-before the run, which does not. A process of its own, the restorer (`python -m lab.stacks.foreign`), waits for the end
-of its stdin, which comes when the run ends or is killed. Then it removes the lab's keys, puts the settings back, and
-gives the lock up last, so that no other run begins before. `bin/lab clean --url` does the same where the restorer was
+before the run, which does not. A separate process, the restorer (`python -m lab.stacks.foreign`), waits for the end
+of its stdin, which comes when the run ends or is killed. Then it removes the lab's keys, restores the settings, and
+releases the lock last, so that no other run begins before. `bin/lab clean --url` does the same if the restorer was
 killed too, or the machine lost its power.
 """
 
@@ -33,40 +33,39 @@ from lab.stacks.base import BYSTANDER_PREFIX, LOAD_PREFIX
 
 KEY_PREFIX = "latency-lab"
 OWN_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-")
-# Keys with any other prefix would stay on somebody else's server.
+# Keys with any other prefix would stay on the server.
 assert all(prefix.startswith(OWN_PREFIXES) for prefix in (BYSTANDER_PREFIX, LOAD_PREFIX))
 LOCK_S, RENEWED_S = 2 * 3600, 1800.0
 """The lock's time to live, and how often the restorer renews it."""
 BEFORE_KEY = f"{KEY_PREFIX}-settings-before"
-KEPT = frozenset((LOCK, BEFORE_KEY))  # until all else is done
+KEPT = frozenset((LOCK, BEFORE_KEY))  # removed last
 SLOWLOG = ("slowlog-log-slower-than", "slowlog-max-len")
 NOTHING = "nothing of the lab's was there."
 ADDRESS, SHOWN = "PROBE_URL", "LAB_SHOWN_URL"
 IN_ORDER = b"."
-"""A run that ends in order writes this before it closes the restorer's stdin: none of its processes is left, so one
-pass is enough."""
+"""Written to the restorer's stdin by a run that ends in order: none of its processes is left, so one pass is enough."""
 PAUSE_S = 1.0
-"""Seconds between passes after a killed run, until one finds no keys: its processes end within seconds, and write until
-then."""
+"""Seconds between passes after a killed run, until a pass finds no keys: the run's processes go on writing for
+seconds."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A server that a run has for itself: the token in the lock, and the settings to put back (none if not known)."""
+    """A run's hold on a server: the token in the lock, and the settings to restore (empty if unknown)."""
 
     token: str
     settings: dict[str, str]
 
 
 def cleaning(route: Route) -> str:
-    """The command that cleans the server up by hand."""
+    """Return the command that cleans the server up by hand."""
     return shlex.join(["bin/lab", "clean", *route.words])
 
 
 def take_over(server: ServerObserver, route: Route) -> Taken:
     """Take the lock, and note the settings in a key of the server, unless a killed run has left such a note.
 
-    Raises `UsageError` while another run has the lock.
+    Returns the hold. Raises `UsageError` while another run has the lock.
     """
     token = secrets.token_hex(8)
     if not server.lock(LOCK, token, LOCK_S):
@@ -88,8 +87,8 @@ def take_over(server: ServerObserver, route: Route) -> Taken:
 def put_back(server: ServerObserver, settings: dict[str, str], token: str | None = None) -> int:
     """Remove the lab's keys, restore the settings that differ, then remove the note and the lock.
 
-    A lock with another token than `token` stays, unless none is given. Returns how many keys were removed. Raises
-    `StackError` when a setting cannot be restored: its note stays, and the lock, until it expires.
+    A lock with another token than `token` stays, unless none is given. Returns the number of removed keys. Raises
+    `StackError` if a setting cannot be restored: then the note stays, and the lock until it expires.
     """
     removed = server.remove_own(OWN_PREFIXES, KEPT)
     server.restore(settings)
@@ -109,12 +108,12 @@ def _noted(server: ServerObserver) -> dict[str, str]:
 
 
 class Restorer:
-    """The process that puts a server back when the run has ended. A run that ends in order calls `end`."""
+    """The process that restores a server after the run. A run that ends in order calls `end`."""
 
     def __init__(self, route: Route, taken: Taken, log: Path) -> None:
         words = [sys.executable, "-m", "lab.stacks.foreign", json.dumps(asdict(taken))]
         root = Path(__file__).resolve().parents[2]
-        # The address by the environment: on the command line everybody could read a password.
+        # The environment has the address: on the command line every user could read a password.
         self._child = Child(
             "restorer", words, log, {ADDRESS: route.url, SHOWN: route.shown}, root,
             pipe=True, stdin_open=True,
@@ -123,24 +122,24 @@ class Restorer:
             self._child.check()
 
     def end(self) -> str | None:
-        """Have the server put back, and wait for it. Returns None, or why that failed."""
+        """Have the server restored, and wait for it. Returns None, or the reason of a failure."""
         stdin = self._child.process.stdin
         if stdin is not None and not stdin.closed:
             try:
                 stdin.write(IN_ORDER)
                 stdin.close()
-            except BrokenPipeError:  # the restorer was killed: its exit code below tells
+            except BrokenPipeError:  # the restorer was killed: see its exit code below
                 pass
         code = self._child.process.wait()
-        said = self._child.last_words() or f"the process that was to do it ended with {code}"
+        reason = self._child.last_words() or f"the process that was to do it ended with {code}"
         self._child.stop()
-        return said if code else None
+        return reason if code else None
 
 
 def main() -> int:
-    """The restorer's process: wait for the end of stdin, then put the server back.
+    """Wait for the end of stdin, then restore the server: the restorer's process.
 
-    Returns exit code 0; 3, with one line on stderr, if the server could not be put back.
+    Returns exit code 0; 3, with one line on stderr, if the server could not be restored.
     """
     ignore_interruptions()
     taken = Taken(**json.loads(sys.argv[1]))
@@ -152,14 +151,14 @@ def main() -> int:
             over = not os.read(0, 4096)
             in_order = in_order or not over
         else:
-            with contextlib.suppress(LabError):  # the run itself says that the server is away
+            with contextlib.suppress(LabError):  # the run itself reports that the server is away
                 server.keep_lock(LOCK, taken.token, LOCK_S)
     try:
         empty = in_order
         while not empty:
             time.sleep(PAUSE_S)
             if server.text(LOCK) not in (taken.token, None):
-                return 0  # the lock expired, and another run has the server: what is there now is that run's
+                return 0  # the lock expired, and another run has the server: its keys stay
             empty = not server.remove_own(OWN_PREFIXES, KEPT)
         put_back(server, taken.settings, taken.token)
     except LabError as error:
@@ -174,12 +173,12 @@ def clean(
 ) -> None:
     """Remove what a run that was killed has left on the server of --url, and put its settings back."""
     route = route_to(read_address(url, called="--url"))
-    line = CliConnection(route.url)
-    if line.is_the_labs():
+    connection = CliConnection(route.url)
+    if connection.is_the_labs():
         raise UsageError(
-            "a run or a scene of the lab's is at work on this server: end it, and it cleans up by itself."
+            "a run or a scene of the lab is at work on this server: end it, and it cleans up by itself."
         )
-    line.close()
+    connection.close()
     server = ServerObserver(route.url, shown=route.shown)
     _clean(server, lambda: yes or _agreed())
     server.close()

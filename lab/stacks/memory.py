@@ -1,6 +1,6 @@
-"""The memory that a run needs, told before it begins. A run for which there is too little memory is refused.
+"""The memory that a run needs. A run without enough memory is refused before it begins.
 
-A refusal now is better than the kernel's out-of-memory killer, or a server that refuses writes, in ten minutes.
+Else the kernel's out-of-memory killer or a server that refuses writes would end it after ten minutes.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ BASE_BYTES = 500e6
 """Resident memory of a native run's processes without any keys."""
 
 
-def held_bytes(pace: Pace, server: Server, keys: int) -> float:
-    """Bytes that one server needs for `keys` entries, at most what the pace allows it."""
+def keys_bytes(pace: Pace, server: Server, keys: int) -> float:
+    """Return the bytes that one server needs for `keys` entries, at most the pace's limit."""
     return min(keys * server.key_bytes, pace.most_mb * 1e6)
 
 
 def native_bytes(scenario: Scenario, pace: Pace, server: Server, keys: int) -> float:
-    """Resident memory that all processes of a native run need together, in bytes."""
+    """Return the resident memory that all processes of a native run need together, in bytes."""
     servers = 2 if scenario.replica else 1
-    return BASE_BYTES + held_bytes(pace, server, keys) * servers + pace.loads_mb * 1e6
+    return BASE_BYTES + keys_bytes(pace, server, keys) * servers + pace.loads_mb * 1e6
 
 
-def require_memory(what: str, needed: float, room: float, where: str, remedy: str) -> str:
-    """A sentence on the memory `needed` and the memory there (`room`), both in bytes.
+def require_memory(subject: str, needed: float, room: float, where: str, remedy: str) -> str:
+    """Return a sentence on the memory `needed` and the available memory (`room`), both in bytes.
 
-    Raises `UsageError`, with the remedy, when there is too little.
+    Raises `UsageError`, with the remedy, if there is too little.
     """
     there = f"{room / 1e9:.1f} GB are {where}"
     if needed > room:
-        raise UsageError(f"{what} need about {needed / 1e9:.1f} GB of memory, and {there}. {remedy}")
-    return f"{what} need about {needed / 1e9:.1f} GB of memory, {there}"
+        raise UsageError(f"{subject} need about {needed / 1e9:.1f} GB of memory, and {there}. {remedy}")
+    return f"{subject} need about {needed / 1e9:.1f} GB of memory, {there}"
 
 
 def require_native_memory(scenario: Scenario, pace: Pace, server: Server, keys: int) -> str:
-    """A sentence on the memory that a native run needs, and what is free. Raises `UsageError` if too little is."""
+    """Return a sentence on needed and free memory of a native run. Raises `UsageError` if too little is free."""
     return require_memory(
         f"{keys:,} keys on {server.name}, with all that the run starts,",
         native_bytes(scenario, pace, server, keys),
@@ -50,9 +50,9 @@ def require_native_memory(scenario: Scenario, pace: Pace, server: Server, keys: 
 
 
 def require_scene_memory(pace: Pace, server: Server, keys: int) -> str:
-    """A sentence on the memory that a server of the scene needs, and its maxmemory; empty where there is none.
+    """Return a sentence on the memory that a server of the scene needs, and its maxmemory; empty without a limit.
 
-    Raises `UsageError` for more than that.
+    Raises `UsageError` if it needs more.
     """
     observer = ServerObserver(scene_url(server))
     try:
@@ -63,7 +63,7 @@ def require_scene_memory(pace: Pace, server: Server, keys: int) -> str:
         return ""
     return require_memory(
         f"{keys:,} keys on {server.name}",
-        held_bytes(pace, server, keys) + pace.loads_mb * 1e6,
+        keys_bytes(pace, server, keys) + pace.loads_mb * 1e6,
         room,
         "allowed to it by its maxmemory",
         f"Choose fewer with --keys, or raise mem_limit and --maxmemory of {server.name} in compose.yaml.",

@@ -39,13 +39,13 @@ CACHED_PREFIXES = (
 """Prefixes of all the storefront's keys, in every layout and epoch."""
 READY_S = 30.0
 NODES = "nodes.conf"
-"""Where a server in cluster mode notes its slots; one that starts empty must not find it."""
+"""The file in which a server in cluster mode notes its slots. It is removed before an empty start."""
 
 
 class ProcessMeter:
-    """CPU time of processes that come and go. `elsewhere` returns the CPU seconds of parts on other machines.
+    """A meter of CPU time of processes that come and go. `elsewhere` returns CPU seconds of parts on other machines.
 
-    `waits`: how long the threads of the measured parts waited for a core.
+    `waits` returns the waits of the measured parts' threads for a core.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class ProcessMeter:
 
 
 class NativeStack:
-    """Brings up one scene and takes it down again, whatever happened in between.
+    """Starts and ends the parts of a run as processes of this machine.
 
-    With `way` the server is somebody else's: it is neither started nor restarted, and only keys under the
+    With `route` the lab does not own the server: it is neither started nor restarted, and only keys with the
     lab's prefix are written and, in the end, removed.
     """
 
@@ -114,7 +114,7 @@ class NativeStack:
         return self.web.base_url
 
     def _server_share(self) -> float:
-        """The share of a core that the lab's own server may use: less than one where somebody holds it."""
+        """Return the share of a core that the lab's own server may use: less than 1 under a quota."""
         return allowed(self._server_child.pid) if self._server_child else 1.0
 
     @property
@@ -123,7 +123,7 @@ class NativeStack:
         return self._external is None
 
     def up(self, say: Say) -> None:
-        """Start everything and wait until all of it answers. Raises `StackError` naming what did not."""
+        """Start everything and wait until all of it answers. Raises `StackError`, which names a part that did not."""
         if self._external is None:
             say(f"starting {self._kind.name}")
             self._start_server()
@@ -134,7 +134,7 @@ class NativeStack:
         self._start_service()
 
     def _take_over(self, route: Route) -> None:
-        """Lock somebody else's server for this run, and start the restorer, which puts the changed settings back."""
+        """Lock the server of --url for this run, and start the restorer, which restores the changed settings."""
         self.server.wait(5.0)
         self._taken = foreign.take_over(self.server, route)
         self._restorer = foreign.Restorer(route, self._taken, self._folder / "logs" / "restorer.log")
@@ -163,7 +163,7 @@ class NativeStack:
             self._start_replica()
 
     def _begin_cluster(self, child: Child) -> None:
-        """Give the server all slots. Raises `Unfit` if it searches all of them for a pattern of one."""
+        """Give the server all slots. Raises `Unfit` if a search for a pattern of one slot visits all."""
         self.server.take_all_slots(READY_S, child.check)
         if not self.server.searches_one_slot():
             server = " ".join(self.server.identity())
@@ -174,7 +174,7 @@ class NativeStack:
             )
 
     def _start_replica(self) -> None:
-        """Start a replica of the server; after a restart of the server, have the running replica follow it again."""
+        """Start a replica, or after a restart of the server connect the running replica to it again."""
         if self._replica is None:
             self._replica_port = free_port()
             command = self._kind.command(self._replica_port, str(self._folder / "logs"))
@@ -241,11 +241,11 @@ class NativeStack:
         self._metrics_address(warmer)
 
     def _port(self, name: str) -> int:
-        """A free port for a process that must be given one."""
+        """Return a free port for a process that needs one."""
         return free_port()
 
     def _metrics_port(self, name: str) -> int:
-        """The port of a process's metrics; 0: it takes a free one, and says which."""
+        """Return the port for a process's metrics; 0: it takes a free one, and prints it."""
         return 0
 
     def _add(self, name: str, command: list[str], env: dict[str, str]) -> Child:
@@ -278,7 +278,7 @@ class NativeStack:
             f"probe-{spec.name}",
             [sys.executable, "-m", "loadtest.probe", *probe_arguments(spec, rate, self._seed, tag)],
             self._folder / "logs" / f"probe-{spec.name}.log",
-            # Not on the command line, where everybody could read a password.
+            # Not on the command line, where every user could read a password.
             env={"PROBE_URL": url},
             cwd=ROOT,
             pipe=True,
@@ -287,7 +287,7 @@ class NativeStack:
         return child
 
     def _probed(self, spec: ProbeSpec) -> tuple[str, str]:
-        """The address of the server that a probe asks, and the hash tag of its keys ('' for none)."""
+        """Return the address of a probe's server, and the hash tag of its keys ('' for none)."""
         return self._replica_url if spec.replica else self.server_url, ""
 
     def start_load(self, spec: LoadSpec, arguments: list[str]) -> Child:
@@ -305,13 +305,13 @@ class NativeStack:
         return child
 
     def end_load(self, load: LoadProcess) -> None:
-        """Tell a load to end, and wait for it."""
+        """End a load, and wait for it."""
         for child in [child for child in self._loads if child is load]:
             child.finish()
             self._loads.remove(child)
 
     def empty(self, shards: int = 1) -> None:
-        """Empty the server by restarting it; on somebody else's server remove the storefront's keys instead."""
+        """Empty the server by restarting it; on a server of --url remove the storefront's keys instead."""
         if self._external is not None:
             self.server.remove_own(CACHED_PREFIXES)
             return
@@ -325,25 +325,24 @@ class NativeStack:
         self._server_child.stop()
 
     def check(self) -> None:
-        """Raise `StackError` if any process has ended, and KeyboardInterrupt if one was raised before and swallowed."""
+        """Raise `StackError` if any process has ended, and KeyboardInterrupt if an earlier one was dropped."""
         raise_if_interrupted()
         for child in self._children:
             child.check()
 
     def _parts(self) -> dict[str, Child]:
-        """All processes by the names that a run's records have for them; the server's is ``store``."""
+        """Return all processes by their names in a run's records; the server's is `store`."""
         return {
             "store" if child is self._server_child else child.name: child
             for child in (*self._children, *self._loads)
         }
 
     def pids(self) -> dict[str, int]:
-        """Process ids by name."""
+        """Return process ids by name."""
         return {name: child.pid for name, child in self._parts().items()}
 
     def meter(self) -> ProcessMeter:
-        """A new meter. A sample covers all processes there are at its moment, and the phase's loads that have ended."""
-
+        """Return a new meter. A sample covers the processes of its moment, and the phase's loads that have ended."""
         if self._external is None:
             return ProcessMeter(self._own_seconds, waits=self._thread_waits)
         if self._external.is_here:
@@ -351,13 +350,13 @@ class NativeStack:
         return ProcessMeter(self._own_seconds, self._foreign_server_seconds)
 
     def _own_seconds(self) -> dict[str, float]:
-        """CPU seconds so far of each process of the run."""
+        """Return CPU seconds so far of each process of the run."""
         return {name: child.cpu_seconds() for name, child in self._parts().items()}
 
     def _thread_waits(self) -> dict[str, Waits]:
-        """How long the threads of server and probes waited for a core; nothing where somebody holds the server.
+        """Return the waits of the threads of server and probes for a core; empty if the server has a quota.
 
-        Linux counts the time in which a thread is held to its share as waiting.
+        Linux counts the time in which a thread is throttled as waiting.
         """
         if not self._server_child or self._server_share() < 1:
             return {}
@@ -366,12 +365,12 @@ class NativeStack:
         return {"store": waits(self._server_child.pid), "probe": found}
 
     def _foreign_server_seconds(self) -> dict[str, float]:
-        """CPU seconds of somebody else's server, as it reports them; empty if it reports none."""
-        told = self.server.cpu_seconds()
-        return {} if told is None else {"store": told}
+        """Return the CPU seconds that a server of --url reports; empty if it reports none."""
+        seconds = self.server.cpu_seconds()
+        return {} if seconds is None else {"store": seconds}
 
     def memory_mb(self) -> dict[str, float]:
-        """Resident memory of each process with its children, in MB; the lab's own is ``lab``."""
+        """Return resident memory of each process with its children, in MB; the lab's own is `lab`."""
         return {name: memory_mb(pid) for name, pid in {**self.pids(), "lab": os.getpid()}.items()}
 
     def forget(self, probe: Probe) -> None:
@@ -381,7 +380,7 @@ class NativeStack:
             self._children.remove(child)
 
     def _put_back(self, taken: foreign.Taken) -> None:
-        """Put somebody else's server back as it was. If that fails, a line on stderr says why and what to do."""
+        """Restore the server of --url. If that fails, a line on stderr says why and what to do."""
         why = None
         if self._restorer:
             why = self._restorer.end()
@@ -396,7 +395,7 @@ class NativeStack:
             print(f"could not clean up: {why} When the server answers, run: {again}", file=sys.stderr)
 
     def down(self) -> None:
-        """End every process; on somebody else's server also remove the lab's keys and restore its settings."""
+        """End every process; on a server of --url also remove the lab's keys and restore its settings."""
         server = [self._server_child] if self._server_child else []
         stop_all(self._loads)
         self._loads.clear()

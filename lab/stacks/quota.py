@@ -1,7 +1,7 @@
-"""Holds processes to a share of a core by a control group of the kernel, and counts how often they were held.
+"""Limits processes to a share of a core by a control group of the kernel, and counts how often they were throttled.
 
 The kernel gives the group a quota in each period of 5 ms: with its usual period of 100 ms a server would stand still
-for up to that long, and p99 would measure the quota. A server's own clock counts the time in which it was held as
+for up to that long, and p99 would measure the quota. A server's own clock counts the time in which it was throttled as
 execution, so its calls take longer, as on a slower machine; its CPU time does not. So the lab counts the CPU time of
 its own server as a part of what the server may use (`allowed`).
 
@@ -26,9 +26,9 @@ ENDING_S = 1.0
 
 
 class Quota:
-    """A control group whose processes get that share of a core together. Raises `StackError` where none can be made.
+    """A control group whose processes share a limit of CPU time. Raises `StackError` if none can be made.
 
-    `label` tells groups of one process apart.
+    `share`: cores, at most 1. `label` distinguishes groups of one process.
     """
 
     def __init__(self, share: float, label: str = "") -> None:
@@ -36,7 +36,7 @@ class Quota:
         name = f"latency-lab-{os.getpid()}" + (f"-{label}" if label else "")
         self._folder = (old if old.is_dir() else GROUPS) / name
         quota = round(share * PERIOD_US)
-        with suppress(OSError):  # of a process of that id that was killed
+        with suppress(OSError):  # left by a killed process of the same id
             self._folder.rmdir()
         try:
             self._folder.mkdir()
@@ -52,12 +52,12 @@ class Quota:
             ) from error
 
     def add(self, pid: int) -> None:
-        """Hold a process, with all of its threads. Nothing is done if it has ended."""
+        """Limit a process, with all of its threads. Does nothing if it has ended."""
         with suppress(ProcessLookupError):
             (self._folder / "cgroup.procs").write_text(str(pid))
 
     def periods(self) -> tuple[int, int]:
-        """In how many periods there was something to do, and in how many of those the processes were held."""
+        """Return the number of periods with work, and of those in which the processes were throttled."""
         lines = (self._folder / "cpu.stat").read_text().splitlines()
         found = {name: int(value) for name, _, value in (line.partition(" ") for line in lines)}
         return found.get("nr_periods", 0), found.get("nr_throttled", 0)
@@ -75,9 +75,9 @@ class Quota:
 
 
 def allowed(pid: int) -> float:
-    """The share of a core that a process may use, by the quotas of the control groups that the lab is not in itself.
+    """Return the share of a core that a process may use, by quotas of control groups to which the lab does not belong.
 
-    At most 1: a server has one thread that executes. Also 1 where there is no quota, or none that can be read.
+    At most 1: a server has one thread that executes. Also 1 without a readable quota.
     """
     groups, own = _groups(pid), _groups(os.getpid())
     shares = [1.0]
@@ -93,7 +93,7 @@ def allowed(pid: int) -> float:
 
 
 def _groups(pid: int) -> set[Path]:
-    """The folders of the control groups that limit a process's CPU time; empty where they cannot be told."""
+    """Return the folders of the control groups that limit a process's CPU time; empty if they cannot be read."""
     found: set[Path] = set()
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
@@ -108,7 +108,7 @@ def _groups(pid: int) -> set[Path]:
 
 
 def why_none(share: float) -> str:
-    """Why no process can be held to that share here; empty if it can. Tries it with a group of no process."""
+    """Return the reason why no process can be limited to that share here; empty if one can. Tries an empty group."""
     try:
         Quota(share, "trial").close()
     except StackError as error:

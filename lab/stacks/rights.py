@@ -1,6 +1,6 @@
-"""Checks somebody else's server before a run writes anything: its role, its memory, and the user's rights.
+"""Checks a server of --url before a run writes anything: its role, its memory, and the user's rights.
 
-To check the rights, each command is queued behind MULTI: the server refuses those that the user may not give. The
+To check the rights, each command is queued after MULTI: the server refuses those that the user may not run. The
 connection is closed without EXEC, so nothing is executed. (Redis and Valkey check rights, the role and the memory when
 they queue a command.)
 """
@@ -19,18 +19,18 @@ from loadtest import info
 
 KEY = f"{KEY_PREFIX}:rights-check"
 NEEDED: tuple[tuple[str, ...], ...] = (
-    # What the storefront and its strategies do.
+    # Commands of the storefront and its strategies.
     ("GET", KEY), ("MGET", KEY), ("SET", KEY, "1", "PX", "1"), ("MSET", KEY, "1"), ("DEL", KEY), ("UNLINK", KEY),
     ("PEXPIREAT", KEY, "1"), ("INCRBY", KEY, "1"), ("HGET", KEY, "1"), ("HSET", KEY, "1", "1"), ("SADD", KEY, "1"),
     ("SREM", KEY, "1"), ("SMEMBERS", KEY), ("SSCAN", KEY, "0"), ("SCAN", "0", "MATCH", KEY), ("KEYS", KEY),
-    # What the lab reads and checks.
+    # Commands of the lab's own reads and checks.
     ("INFO", "server"), ("DBSIZE",), ("PING",), ("SETRANGE", KEY, "0", ""), ("SLOWLOG", "GET", "1"),
     ("CLIENT", "SETNAME", "probe:main"),
 )  # fmt: skip
 WITH_SUBCOMMANDS = ("SLOWLOG", "CLIENT")
 REFUSALS = ("NOPERM", "unknown command", "READONLY", "OOM", "MISCONF", "CLUSTERDOWN", "MASTERDOWN")
-"""Words that mark an error that would come in the run too. Other errors, for instance because this server does not
-queue a command, say nothing about the run."""
+"""Words of the errors that would also come in the run. Other errors, such as that of a server that does not queue a
+command, do not count."""
 
 
 def _name(words: tuple[str, ...]) -> str:
@@ -45,17 +45,17 @@ ACL = (
 Without them it reads the log as it is, and the claims about the log do not apply."""
 
 
-def check_server(route: Route, needed_bytes: float, what: str, most_keys: float) -> str:
+def check_server(route: Route, needed_bytes: float, subject: str, most_keys: float) -> str:
     """Check that a run can succeed on the server, before anything is written.
 
     Returns a sentence on the server's memory; empty if the memory has no limit. Raises `UsageError`, with one line,
     for a replica, a node of a cluster, a missing right, too little memory, or a database with more than `most_keys`
     keys: a search visits all keys of its database, also those of others.
     """
-    with contextlib.closing(CliConnection(route.url)) as line:
+    with contextlib.closing(CliConnection(route.url)) as connection:
         facts = info.fields("")
-        with contextlib.suppress(UsageError):  # the user may lack the right to INFO: `_refused` tells
-            facts = info.fields(_bytes(line.ask("INFO")))
+        with contextlib.suppress(UsageError):  # the user may lack the right to INFO: `_refused` reports it
+            facts = info.fields(_bytes(connection.ask("INFO")))
         if facts.get("role", "master") not in ("master", "primary"):
             raise UsageError(f"{route.shown} is a replica, which takes no writes: name its primary.")
         if facts.get("cluster_enabled") == "1":
@@ -65,8 +65,8 @@ def check_server(route: Route, needed_bytes: float, what: str, most_keys: float)
             )
         others = 0
         with contextlib.suppress(UsageError):  # likewise
-            others = cast(int, line.ask("DBSIZE"))
-        refused = _refused(line)
+            others = cast(int, connection.ask("DBSIZE"))
+        refused = _refused(connection)
     if refused:
         names = ", ".join(refused)
         first = next(iter(refused.values()))
@@ -84,7 +84,7 @@ def check_server(route: Route, needed_bytes: float, what: str, most_keys: float)
     if not limit:
         return ""
     return require_memory(
-        what,
+        subject,
         needed_bytes,
         max(0, limit - used),
         f"left of maxmemory on {route.shown}",
@@ -92,17 +92,17 @@ def check_server(route: Route, needed_bytes: float, what: str, most_keys: float)
     )
 
 
-def _refused(line: CliConnection) -> dict[str, str]:
-    """Each command that the server would refuse → the server's words."""
-    if refusal := _refusal(line, ("MULTI",)):
+def _refused(connection: CliConnection) -> dict[str, str]:
+    """Return command → the server's error, for each command that it would refuse."""
+    if refusal := _refusal(connection, ("MULTI",)):
         return {"multi": refusal}  # without MULTI the other commands would be executed
-    refusals = {_name(words): _refusal(line, words) for words in NEEDED}
+    refusals = {_name(words): _refusal(connection, words) for words in NEEDED}
     return {name: refusal for name, refusal in refusals.items() if any(mark in refusal for mark in REFUSALS)}
 
 
-def _refusal(line: CliConnection, words: tuple[str, ...]) -> str:
+def _refusal(connection: CliConnection, words: tuple[str, ...]) -> str:
     try:
-        line.ask(*words)
+        connection.ask(*words)
     except UsageError as error:
         return str(error).removeprefix("the server refuses: ")
     return ""

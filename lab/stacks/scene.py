@@ -1,9 +1,9 @@
 """A run on a server of the scene that `docker compose up` has brought up, from the container `lab` of the same network.
 
 The run is a process of that container, and so are its storefront, its loads and its probes: this is the native stack,
-with a server that the scene started. Nothing else loads the scene meanwhile: the control page rests while the run holds
-its lease. However the run ends, the control page restarts the server when the lease does, so that the settings of
-compose.yaml hold again, and lets its own load go on.
+with a server that the scene started. Nothing else loads the scene meanwhile: the control page rests while the run has
+its lease. When the lease ends, the control page restarts the server, so that the settings of compose.yaml hold again,
+and goes on with its own load.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from lab.stacks.base import Say
 from lab.stacks.native import READY_S, NativeStack, ProcessMeter
 
 PORTS = {"web": 8000, "invalidator": 9102, "warmer": 9103, "locust": 8089}
-"""Where Prometheus finds the processes of a run, in the container that the network calls `lab`."""
+"""Ports of a run's processes in the container `lab`, where Prometheus scrapes them."""
 LEASE_S = 60.0
 REST_S = 3.0
 REST_MOST = 0.4
-"""The largest share of a core that is taken for the scene's own use at rest: beyond it other programs are at work."""
+"""The largest share of a core that counts as the scene's own use at rest: any more is that of other programs."""
 
 
 def require_server(server: Server) -> None:
@@ -46,7 +46,7 @@ def require_server(server: Server) -> None:
 
 
 class Lease:
-    """Has the control page rest, and restart `server` in the end. If the lab dies, that happens after a minute."""
+    """A lease of the scene: the control page rests, and restarts `server` at its end, a minute after a crash."""
 
     def __init__(self, control: Http, server: str, lease_s: float = LEASE_S) -> None:
         self._control, self._server, self._lease_s = control, server, lease_s
@@ -72,7 +72,7 @@ class Lease:
             raise self._error
 
     def end(self) -> None:
-        """Let the scene go on."""
+        """End the lease: the scene goes on."""
         self._over.set()
         self._control.ask("POST", "/api/resume", {})
 
@@ -81,7 +81,7 @@ class SceneStack(NativeStack):
     """The native stack on a server of the running scene, which it restarts (and so empties) but did not start."""
 
     name = COMPOSE
-    host = "0.0.0.0"  # Prometheus asks from another container
+    host = "0.0.0.0"  # Prometheus scrapes from another container
 
     def __init__(self, scenario: Scenario, kind: Server, folder: Path, seed: int) -> None:
         super().__init__(scenario, kind, folder, seed)
@@ -96,7 +96,7 @@ class SceneStack(NativeStack):
             self.cannot["replica-unharmed"] = "no server of the compose stack has a replica"
 
     def up(self, say: Say) -> None:
-        """Have the scene rest, restart the server, and start the rest. Raises `StackError` for what does not answer."""
+        """Pause the scene, restart the server, and start the rest. Raises `StackError` if a part does not answer."""
         say("pausing the scene")
         self._lease = Lease(self._control, self._kind.name)
         super().up(say)
@@ -123,7 +123,7 @@ class SceneStack(NativeStack):
         super()._start_service()
 
     def _use_at_rest(self) -> float:
-        """The share of a core that the scene's other containers use while it rests: no disturbance of the run."""
+        """Return the share of a core that the scene's containers use at rest, which does not disturb a run."""
         meter = CpuMeter()
         meter.shares({})
         time.sleep(REST_S)
@@ -145,7 +145,7 @@ class SceneStack(NativeStack):
             self._lease.check()
 
     def meter(self) -> ProcessMeter:
-        """A new meter; what the scene uses at rest is the part ``scene``."""
+        """Return a new meter; its part `scene` is the scene's use at rest."""
 
         def seconds() -> dict[str, float]:
             scene = {"scene": self._at_rest * time.monotonic()}
@@ -154,11 +154,11 @@ class SceneStack(NativeStack):
         return ProcessMeter(seconds)
 
     def memory_mb(self) -> dict[str, float]:
-        """Resident memory of each process in MB; of the server what it says it holds."""
+        """Return resident memory of each process in MB; for the server its used_memory."""
         return {**super().memory_mb(), "store": self.server.snapshot().memory_mb}
 
     def down(self) -> None:
-        """End every process, and give the scene back: the control page restarts the server and goes on."""
+        """End every process, and the lease: the control page restarts the server and goes on."""
         try:
             super().down()
         finally:

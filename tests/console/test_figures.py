@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.clients import Sample, probe_buckets, samples
+from console.clients import SceneSample, probe_buckets, samples
 from console.history import CURVE_S, CURVE_STEP_S, Follows, History
 from lab.results.knee import PATTERNS_PER_EVENT, cost_of_each, saturating_events, saturating_keys
 from loadtest.info import cpu_seconds
 
 INF = float("inf")
-EMPTY_SAMPLE = Sample("scan", {}, ["scan"], 1000, 0, 0.0, 0.0, {0.001: 0.0, 0.1: 0.0, INF: 0.0})
+EMPTY_SAMPLE = SceneSample("scan", {}, ["scan"], 1000, 0, 0.0, 0.0, {0.001: 0.0, 0.1: 0.0, INF: 0.0})
 
 
-def with_probe(fast: float, slow: float, beyond: float = 0.0, **more: float) -> Sample:
+def with_probe(fast: float, slow: float, beyond: float = 0.0, **more: float) -> SceneSample:
     """A sample whose probe has counted `fast` replies below 1 ms, `slow` below 100 ms, and `beyond` above."""
     sample = replace(EMPTY_SAMPLE, probe={0.001: fast, 0.1: fast + slow, INF: fast + slow + beyond})
     return replace(sample, **more)  # type: ignore[arg-type] # numbers only

@@ -77,7 +77,7 @@ def test_story(new_story: Callable[..., Story], filled: ServerProcess, standins:
     """The story times a search on a real server, plans the load from it, empties it, and lets customers come."""
     standins.invalidation["strategy"] = "index"
     control = new_story(filled.url).control
-    eventually(lambda: control.phase == "running" and control.growing and control.asked > 0, seconds=40)
+    eventually(lambda: control.phase == "running" and control.growing and control.requested > 0, seconds=40)
     plan = control.plan
     assert plan is not None and plan.keys == KEYS and 1e-9 < plan.cost_s < 1e-4
     assert 3 * plan.search_s * plan.events_per_second == pytest.approx(0.3, rel=0.01) or (

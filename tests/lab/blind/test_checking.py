@@ -20,7 +20,7 @@ from lab.blind.levers import Levers
 from lab.blind.readings import Readings, SessionSample
 from lab.blind.session import Session
 from lab.errors import UsageError
-from lab.server.window import Snapshot
+from lab.server.window import InfoSnapshot
 from loadtest.histogram import Histogram
 from tests.lab.blind.conftest import HEALTHY, MEASURED, journal_of
 
@@ -43,7 +43,7 @@ def sample(
     for _ in range(500):
         gets.record(round(1000 * get_ms))
     usual = SessionSample(
-        info=Snapshot(at, told, at, at), waited_s=None, neighbours_s=0.0, past_cache=0.0, page_ms=5.0, oldest_s=0.3,
+        info=InfoSnapshot(at, told, at, at), waited_s=None, neighbours_s=0.0, past_cache=0.0, page_ms=5.0, oldest_s=0.3,
         memory=0.6, link_ms=0.1, direct_ms=0.1, gets=gets, pages=300, events_accepted=20, events_done=20.0 * tick,
         changes_put=4 * tick,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.cli import run_command
-from lab.server.window import Probed, Snapshot, Window
+from lab.server.window import InfoSnapshot, Probed, Window
 from tests.lab.diagnose.diagnosekit import Run
 from tests.loadtest.conftest import Server
 
@@ -26,7 +26,7 @@ def info_at(
     per_second: dict[str, float],
     fields: dict[str, Any],
     commands: dict[str, tuple[float, float]],
-) -> Snapshot:
+) -> InfoSnapshot:
     """Return INFO at a second: counters rise by `per_second`, `commands` are (calls a second, µs a call)."""
     told: dict[str, Any] = {
         "server_time_usec": round(1e6 * (1000 + second)),
@@ -43,7 +43,7 @@ def info_at(
         f"cmdstat_{name.lower()}": f"calls={round(calls * second)},usec={round(calls * second * each)}"
         for name, (calls, each) in commands.items()
     }
-    return Snapshot(1000 + second, {name: str(value) for name, value in told.items()}, read_at=second)
+    return InfoSnapshot(1000 + second, {name: str(value) for name, value in told.items()}, read_at=second)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from lab.diagnose.diagnosis import Diagnosis
 from lab.diagnose.findings import WindowJudgement, answer_of, judge
-from lab.server.window import Probed, Snapshot, Window
+from lab.server.window import InfoSnapshot, Probed, Window
 from loadtest import info
 
 SECONDS = 20.0
@@ -41,7 +41,7 @@ def window(
             for name, (calls, each) in commands.items()
         }
         at = 1000.0 + second + (step_s if second > SECONDS / 2 else 0.0)
-        looks.append(Snapshot(at, told, read_at=float(second), asked_at=second - 0.01))
+        looks.append(InfoSnapshot(at, told, read_at=float(second), asked_at=second - 0.01))
     waits = [waits_ms[number % len(waits_ms)] / 1000 for number in range(200)]
     probed = [Probed(number / 10, wait) for number, wait in enumerate(waits)]
     product, version = info.product(looks[0].fields) or ("a server", "")

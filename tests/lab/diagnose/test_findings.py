@@ -89,7 +89,7 @@ def test_where_the_server_was_not_held_the_answer_says_to_look_elsewhere(make: M
     """If a bystander stands still for much longer than the main loop was held, something else stands still."""
     still = {"waits_ms": (0.3, 0.3, 0.3, 0.3, 60.0)}  # 12 % of the time
     assert (
-        "was held for 2 % of it: does the way stand still"
+        "was held for 2 % of it: does the network stall"
         in judge(make(**still, per_second={LOOP_US: 2e4})).sentence
     )
     for held in ({LOOP_US: 9e4}, {}):

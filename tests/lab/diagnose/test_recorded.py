@@ -7,7 +7,7 @@ import pytest
 from lab import ROOT
 from lab.diagnose.findings import answer_of, judge
 from lab.results.folder import Run
-from lab.server.window import Probed, Snapshot, Window
+from lab.server.window import InfoSnapshot, Probed, Window
 
 SAID = {
     "key-growth/grow-7": "scan-storm",
@@ -42,14 +42,14 @@ def told(name: str) -> Window:
     assert phase is not None
     seconds = phase.t1 - phase.t0
 
-    def look(share: float) -> Snapshot:
+    def look(share: float) -> InfoSnapshot:
         at = phase.t0 + share * seconds
         counted = {
             f"cmdstat_{command.lower()}": f"calls={share * each['calls']:.0f},usec={share * each['usec']:.0f}"
             for command, each in phase.commands.items()
         }
         cpu = {"used_cpu_user": f"{share * seconds * (phase.utilisation or 0):.6f}", "used_cpu_sys": "0"}
-        return Snapshot(at, {**counted, **cpu, "db0": f"keys={phase.keys:.0f}"}, at, at)
+        return InfoSnapshot(at, {**counted, **cpu, "db0": f"keys={phase.keys:.0f}"}, at, at)
 
     slow: dict[str, tuple[int, float]] = {}
     for row in run.slowlog:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lab.diagnose.watch import server_time
-from lab.server.window import Probed, Snapshot, Window
+from lab.server.window import InfoSnapshot, Probed, Window
 from tests.lab.diagnose.conftest import Make
 
 
@@ -100,9 +100,9 @@ def test_what_we_ask_is_not_among_the_dearest(make: Make) -> None:
     assert [name for name, _ in of.dearest] == ["GET", "SET"]
 
 
-def told_at(second: float, processed: int, keys: tuple[int, int]) -> Snapshot:
+def told_at(second: float, processed: int, keys: tuple[int, int]) -> InfoSnapshot:
     """INFO of a server that has executed KEYS so often, in so many µs."""
-    return Snapshot(
+    return InfoSnapshot(
         second,
         {
             "total_commands_processed": str(processed),

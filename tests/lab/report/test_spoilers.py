@@ -20,7 +20,7 @@ from lab.report.terminal import show_series
 from lab.report.view import RunView
 from lab.results.folder import Run
 from lab.results.schema import Mark
-from lab.runner.series import Entry, Series
+from lab.runner.series import Entry, RunSeries
 from tests.lab.report.reportkit import INCIDENTS, Page, page_of, proved, unfolded, words
 from tests.lab.runner.test_opening import TELLING
 
@@ -158,7 +158,7 @@ def test_a_comparison_tells_no_cause(incident: str, tmp_path: Path) -> None:
 
 def whole_series() -> dict[str, Any]:
     """Return the summary of a series of all scenarios, in which every claim came out as it should."""
-    series = Series(
+    series = RunSeries(
         Path(), "bin/lab run all", "embedded", "native", "quick", 1, [], "2026-11-25T09:00:00+00:00"
     )
     for scenario in scenarios.catalogue().values():

@@ -124,10 +124,10 @@ def test_rare_events_are_waited_for() -> None:
 
 
 def test_server_without_cpu_time_is_refused() -> None:
-    """A server that does not tell its CPU time cannot be calibrated, and a line says so."""
+    """A server that does not report its CPU time cannot be calibrated, and a line says so."""
     stack: Any = MadeUp(1)
     stack.server.snapshot = lambda: replace(stack._snapshot(), main_thread_s=None)
-    with pytest.raises(Exception, match="does not tell its CPU time"):
+    with pytest.raises(Exception, match="does not report its CPU time"):
         calibrator(stack).calibrate(200_000, 6.0, lambda text: None)
 
 

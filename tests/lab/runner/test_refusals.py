@@ -110,7 +110,7 @@ def test_a_server_that_is_shut_down_ends_the_run(tmp_path: Path) -> None:
         assert_one_complaint(answer, 3)
         assert_nothing_left(run, ports)
     assert "embedded ended unexpectedly" in answer.complaints[0]
-    assert f"what was seen until then: bin/lab report {folder}" in answer.err
+    assert f"the samples until then: bin/lab report {folder}" in answer.err
     assert_partial(folder)
 
 

@@ -23,7 +23,7 @@ from lab.runner import series
 from lab.runner.everywhere import run_everywhere
 from lab.runner.judging import reach
 from lab.runner.run import Request
-from lab.runner.series import Pages, Series, chosen, run_series
+from lab.runner.series import Pages, RunSeries, chosen, run_series
 from lab.server.servers import SERVERS
 from tests.lab.doctored import build_run
 from tests.lab.labkit import tree, typed
@@ -76,7 +76,7 @@ class Stage:
             series, "conduct", lambda request, shown: self.endings[request.scenario.id](request)
         )
 
-    def runs(self, **endings: Ending) -> Series:
+    def runs(self, **endings: Ending) -> RunSeries:
         """Run a series of these scenarios, each with its ending."""
         self.endings = {name.replace("_", "-"): ending for name, ending in endings.items()}
         return run_series(
@@ -128,8 +128,8 @@ def test_one_that_breaks_does_not_keep_the_next_from_its_turn(stage: Stage) -> N
     )
     assert [entry.exit_code for entry in done.entries] == [3, 3, 0]
     assert [entry.verdict for entry in done.entries[:2]] == ["broke", "broke"]
-    assert done.entries[0].said == "the replica does not answer."
-    assert done.entries[1].said == "a fault in the lab itself, ZeroDivisionError('by nought')"
+    assert done.entries[0].outcome == "the replica does not answer."
+    assert done.entries[1].outcome == "a fault in the lab itself, ZeroDivisionError('by nought')"
     assert [entry.report for entry in done.entries[:2]] == [None, None]
     assert (done.exit_code, done.verdict) == (3, "1 of 3 runs are as promised.")
     page = (stage.out / "summary.html").read_text()
@@ -170,7 +170,7 @@ def test_a_claim_that_fails_and_a_run_that_is_not_valid_are_told_apart(stage: St
     )
     control, main = done.entries
     assert (main.exit_code, main.verdict, main.holds) == (4, "not valid", None)
-    assert main.said.startswith("not fulfilled: ")
+    assert main.outcome.startswith("not fulfilled: ")
     assert (control.exit_code, control.holds, done.exit_code) == (1, False, 1)
     assert re.fullmatch(rf"[1-9] of {len(CONTROL.claims)} held without the cause", control.verdict)
 
@@ -181,7 +181,7 @@ def test_a_claim_that_fails_and_a_run_that_is_not_valid_are_told_apart(stage: St
 )
 def test_worst_exit_code_stands_for_all(codes: list[int], code: int) -> None:
     """A broken run outweighs a failed claim, and a failed claim outweighs a run without a verdict."""
-    done = Series(Path(), "", "", "native", "quick", 1, [], "")
+    done = RunSeries(Path(), "", "", "native", "quick", 1, [], "")
     done.entries = [series._entry(MAIN, each) for each in codes]
     assert done.exit_code == code
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.cli import run_command
-from lab.server.probe_cli import Compared, compared
+from lab.server.probe_cli import ClockComparison, compare_clocks
 from loadtest.incidents.delay import Delay, relay
 from loadtest.probe import clocks
 from loadtest.resp import Server as Address
@@ -108,7 +108,7 @@ def test_a_clock_of_whole_milliseconds_is_less_certain() -> None:
 def test_a_proxy_without_time_gets_one_line(reply: bytes | None, why: str) -> None:
     """Whatever a proxy does at TIME, no difference is claimed, and one line says why."""
     with RespStandIn(lambda: reply) as server:
-        found = compared(Address("127.0.0.1", server.port))
+        found = compare_clocks(Address("127.0.0.1", server.port))
     assert (found.ahead_ms, found.within_ms) == (None, None)
     assert str(found).startswith(f"the clocks could not be compared: {why}")
     assert len(str(found).splitlines()) == 1
@@ -165,4 +165,4 @@ def test_a_time_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
 )
 def test_no_difference_is_claimed_that_may_be_none(ahead_ms: float, within_ms: float, said: str) -> None:
     """A difference within the uncertainty is no difference; a larger one has a side."""
-    assert str(Compared(ahead_ms, within_ms)) == said
+    assert str(ClockComparison(ahead_ms, within_ms)) == said

@@ -51,10 +51,10 @@ def test_what_ends_again_and_again_ends_the_scene(still: NativeScene) -> None:
     said: list[str] = []
     still._children.append(child)  # type: ignore[arg-type] # a stand-in
     for _ in range(MOST_ENDS - 1):
-        still.mend(said.append)
+        still.restart_ended(said.append)
     assert child.started == MOST_ENDS
     with pytest.raises(StackError, match=r"web ended unexpectedly \(exit code 7\): no\. That was 3 times"):
-        still.mend(said.append)
+        still.restart_ended(said.append)
     assert len(said) == MOST_ENDS - 1
 
 
@@ -64,7 +64,7 @@ def test_an_observer_that_ends_again_and_again_is_left_out(still: NativeScene) -
     said: list[str] = []
     still._children.append(child)  # type: ignore[arg-type] # a stand-in
     for _ in range(MOST_ENDS + 2):
-        still.mend(said.append)
+        still.restart_ended(said.append)
     assert child.started == MOST_ENDS
     assert said[-1].endswith("the scene goes on without it.")
     assert still._children == []

@@ -18,7 +18,7 @@ from lab.cli import run_command
 from lab.errors import LabError, StackError, UsageError
 from lab.server import redis_cli
 from lab.server.address import Address
-from lab.server.probe_cli import Counted, read
+from lab.server.probe_cli import ProbeTotals, add_interval
 from loadtest import resp
 from loadtest.histogram import Histogram
 from tests.app.servicekit import eventually, free_port
@@ -73,14 +73,14 @@ def a_line(waits: list[int], lags: list[int], errors: int = 0, oldest_us: int = 
 
 def test_a_row_counts_what_was_sent_late_and_what_came_back() -> None:
     """p99 is that of the answers; a request is late if it left more than a millisecond after it was due."""
-    total = Counted()
-    row = read(a_line([1000] * 98 + [50_000] * 2, [10] * 97 + [1500] * 3, errors=1), total)
+    total = ProbeTotals()
+    row = add_interval(a_line([1000] * 98 + [50_000] * 2, [10] * 97 + [1500] * 3, errors=1), total)
     assert (row.sent, row.on_time, row.late, row.failed, row.answered) == (100, 97, 3, 1, 100)
     assert [row.p50, row.p99, row.max] == pytest.approx([1, 50, 50], rel=0.01)
     assert "waits" not in row.line()
     assert "only" not in row.line(every=0.5)
     assert row.line(every=1.0).endswith("  the last 0.5 s only")
-    later = read(a_line([], [10] * 100, oldest_us=2_500_000), total)
+    later = add_interval(a_line([], [10] * 100, oldest_us=2_500_000), total)
     assert (later.answered, later.p99) == (0, None)
     assert later.line().endswith("–  the oldest waits for 2.50 s")
     whole = total.row("all")

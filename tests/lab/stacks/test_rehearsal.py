@@ -112,7 +112,7 @@ def look(folder: Path) -> dict[str, CheckResult]:
     page = (folder / "doctor.html").read_text()
     assert ("A workshop could begin." in page) == found.may_begin
     assert page.count('class="miss"') == len([result for result in said if not result.ok])
-    return {result.what: result for result in said}
+    return {result.name: result for result in said}
 
 
 def test_a_dashboard_of_a_participant_is_passed_over(scene: Everything, tmp_path: Path) -> None:
