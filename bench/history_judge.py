@@ -1,7 +1,7 @@
 """Judges a history of the cache: reads, puts, events and their handling, each with its begin and end.
 
 The habit is Jepsen's: first a history, then a checker that sees nothing else. No search for an order of the operations
-is needed, because one number tells the order. Each event of a user first raises the user's *version*, as an order
+is needed, because one number gives the order. Each event of a user first raises the user's *version*, as an order
 changes the data before it is announced; each put remembers the version it read when it began to compute. So a value is
 older than an event exactly if its version is lower. The rest is a comparison of intervals within one user. All times
 are seconds of the machine's monotonic clock, which all its processes share.
@@ -157,7 +157,7 @@ def _judge_reads(history: UserHistory, swept: Sequence[float], ttl_s: float, fou
         where = f"user {history.user}, entry {read.name}, read at {read.begin:.4f} s"
         put = puts.get(read.source)
         if put is None or put.name != read.name or put.begin > read.end:
-            found.accuse("invented", f"{where}: nobody put this value there")
+            found.accuse("invented", f"{where}: no put wrote this value there")
             continue
         if (put.layout, put.epoch) != (read.layout, read.epoch):
             found.accuse(

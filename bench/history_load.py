@@ -305,9 +305,7 @@ class Indexes:
                 last = self._stopped.is_set()
                 mode = state.invalidation()
                 if mode.layout in INDEXED:
-                    with suppress(
-                        redis.RedisError
-                    ):  # the server may be away; `looked` tells how many were seen
+                    with suppress(redis.RedisError):  # the server may be away; `looked` counts those seen
                         self._look(keyspace_of(mode.layout, self.job.prefix, self.job.ttl_s).at(mode.epoch))
                 if last:
                     return

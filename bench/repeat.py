@@ -264,7 +264,7 @@ def main() -> int:
     parser.add_argument(
         "--per-minute", type=float, default=0.0, help="disturbances a minute, in the mean (0)"
     )
-    parser.add_argument("--claim", help="also tell how far the ratio of this claim wanders from run to run")
+    parser.add_argument("--claim", help="also print how far the ratio of this claim varies from run to run")
     parser.add_argument("--write", action="store_true", help="keep the rows, and renew the pages")
     options = parser.parse_args()
     try:

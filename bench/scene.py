@@ -1,7 +1,7 @@
 """Whole scenes, untouched, and then cured: `python -m bench.scene [--rounds 5] [--hold SECONDS] [--write FILE]`.
 
 A round: the scene is brought up from nothing (`docker compose up`, or with `--native` what `bin/lab scene` starts), and
-nobody touches it until all keys are there, and for `--hold` seconds more. Then *index*, until p99 is below twice the
+it is not touched until all keys are there, and for `--hold` seconds more. Then *index*, until p99 is below twice the
 healthy p99; *scan*, until it is ill again; *Restart server*, until p99 is below twice the healthy p99. One row for each
 round and server:
 

@@ -81,7 +81,7 @@ COMMANDS = "suffix:commands"
 CORES = "suffix:cores"
 
 BAND_OPACITY = 14
-"""Per cent: enough to tell the phases apart, too little to hide a curve."""
+"""Per cent: enough to distinguish the phases, too little to hide a curve."""
 
 NAMED = re.compile(r"\{\{(cmd|command|db_operation_name|span_name|strategy)\}\}")
 """Legends that Grafana fills in with something that has a colour of its own."""
@@ -133,7 +133,7 @@ def _steps(steps: Sequence[tuple[float | None, str]]) -> dashboard_builders.Thre
 
 
 def fixed(colour: str) -> DynamicConfigValue:
-    """One colour, whatever the value."""
+    """Return a single colour for all values."""
     return DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": colour})
 
 

@@ -156,7 +156,7 @@ def service_graph(title: str, teaches: str, *, width: int = 12, height: int = 9)
 
 
 def actions(title: str, teaches: str, *, width: int = 8, height: int = 5) -> table.Panel:
-    """What was done to the chosen server within the last minute, and how often."""
+    """Return a panel of the actions on the chosen server within the last minute, with their counts."""
     counted = f"round(sum by (server, action) (increase(lab_actions_total{{{SCOPE}}}[1m]))) > 0"
     return (
         table.Panel()

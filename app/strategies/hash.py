@@ -6,7 +6,7 @@ Memory: one key, one expiry and no index for each user; 13 bytes of each value h
 `app.layouts.HashCache`).
 
 Nothing is searched and nothing can be missed: a fragment of any name and release is in the hash. The price: the server
-expires and evicts a user's entries together or not at all, and `areas` are not told apart.
+expires and evicts a user's entries together or not at all, and `areas` are not distinguished.
 """
 
 from collections.abc import Sequence

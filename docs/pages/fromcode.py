@@ -335,7 +335,7 @@ def alert_list(root: Path) -> str:
 
 
 def right_list(_: Path) -> str:
-    """The least rights with which a run on somebody else's server reaches its verdict."""
+    """Return the least rights with which a run on a foreign server reaches its verdict."""
     return "```text\n" + "\n    ".join(textwrap.wrap(ACL, 120, break_on_hyphens=False)) + "\n```\n"
 
 

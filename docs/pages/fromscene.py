@@ -16,16 +16,16 @@ NOT_YET = f"Not measured yet: `.venv/bin/python -m bench.scene --rounds 5 --writ
 def rounds(root: Path) -> str:
     """For each series of rounds: what made it, on which machine and day, and a row for each round and server."""
     path = root / FILE
-    kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    series = kept.get("rounds", {})
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    series = content.get("rounds", {})
     if not series:
         return NOT_YET
     parts = []
     for label, one in series.items():
         rows = [Round(**row) for row in one["rows"]]
         rows.sort(key=lambda row: (row.server, row.round))
-        said = f"**{label}**: `{one['command']}`, {one['machine']}, {one['date']}"
-        parts.append("\n".join([said, "", HEAD, *(row.line() for row in rows)]))
+        head = f"**{label}**: `{one['command']}`, {one['machine']}, {one['date']}"
+        parts.append("\n".join([head, "", HEAD, *(row.line() for row in rows)]))
     return "\n\n".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""What every dashboard of the lab has: address, time range, links to the others, the choice of a server, marks of
+"""The common parts of the lab's dashboards: address, time range, links to the others, the choice of a server, marks of
 actions and alerts, and the question of the chapter that it belongs to.
 """
 

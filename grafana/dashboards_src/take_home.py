@@ -1,7 +1,7 @@
 """*Who has the server's time?*: a dashboard for any other Grafana, which `bin/lab export` writes.
 
 It needs only what redis_exporter reports of any server, nothing of the lab. `lab.diagnose.export` fills in what stands
-in ``<<`` and ``>>``: the job, and the label by which that Prometheus tells its servers apart.
+in ``<<`` and ``>>``: the job, and the label by which that Prometheus distinguishes its servers.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def reading(run: Run, phase: PhaseRecord) -> float:
     probes += run.facts.load.get("others_gets_per_second", 0.0)
     reads = run.facts.load.get("reads_per_second", 0.0)
     if not reads:
-        raise Missing("nobody read from the storefront")
+        raise Missing("no reads were sent to the storefront")
     commands = phase.rate("GET") + phase.rate("HGET") - probes
     if commands <= 0:
         raise Missing("the server counted no read but those of the probes")

@@ -13,7 +13,7 @@ TEXTS: dict[str, dict[str, str]] = tomllib.loads(
     Path(__file__).with_name("texts.toml").read_text(encoding="utf-8")
 )
 REFUTES: dict[str, str] = {claim_id: text["refutes"] for claim_id, text in TEXTS.items()}
-"""Claim id → an explanation that somebody might give for the symptoms, refuted when the claim holds."""
+"""Claim id → a wrong explanation of the symptoms, refuted when the claim holds."""
 
 
 def worded(claim_id: str, check: Callable[[Run], Result], **bounds: object) -> Claim:

@@ -21,7 +21,7 @@ FREED = 0.01
 
 @dataclass(frozen=True)
 class CycleSample:
-    """One short interval that ends at `t`, as the crowd load and the server's INFO report it.
+    """A short interval that ends at `t`, as the crowd load and the server's INFO report it.
 
     Counts are those of the interval. Levels (in flight, keys, memory in MB) are those at its end. `clients_mb` is
     mem_clients_normal, `busy` the busy share of the server's main thread.

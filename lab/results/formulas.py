@@ -99,7 +99,7 @@ def walk_s(keys: float, count: float, round_trip_s: float, call_s: float, name_s
 
 
 def gain_of_a_pipeline(round_trip_s: float, piped_key_s: float) -> float:
-    """How many times faster a pipeline deletes keys than one `DEL` after the other.
+    """Return the speed of deletes in a pipeline as a multiple of that of one `DEL` after the other.
 
     `round_trip_s`: time of one `DEL`, including what client and server do for one message. `piped_key_s`: time of one
     key in the pipeline, including reading and parsing, so it is more than the execution that `commandstats` counts.

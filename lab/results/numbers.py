@@ -79,7 +79,7 @@ def percent(value: float | None) -> str:
 
 
 def ratio(over: float | None, under: float | None) -> float | None:
-    """One number over another; None if one is unknown or `under` is 0."""
+    """Return `over` / `under`; None if one is unknown or `under` is 0."""
     return over / under if over is not None and under else None
 
 

@@ -48,9 +48,9 @@ def phases(with_giant: bool = True) -> tuple[Phase, ...]:
                 ),
             ),
             params={"entries": float(size)},
-            neutral=f"way {way}, setting {setting}",
+            neutral=f"way {arm_number}, setting {setting}",
         )
-        for way, (arm, (strategy, how)) in enumerate(ARMS.items(), start=1)
+        for arm_number, (arm, (strategy, how)) in enumerate(ARMS.items(), start=1)
         for setting, size in enumerate(SIZES, start=1)
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ Keys grow under KEYS; at the top a probe asks a replica too. Then, at the top: d
 deployed first), and SCAN in place of KEYS (the one planned next: shorter stalls, more work).
 
 The event rate is calibrated so that the most expensive of these, SCAN, takes about a fifth of the server's time: the
-subject is not saturation. One KEYS is enough to hold everybody up, on a server that is idle most of the time. A higher
+subject is not saturation. A single KEYS blocks every client, on a server that is idle most of the time. A higher
 rate would not do: a SCAN of COUNT 100 costs the invalidator twice what it costs the server, and the invalidator must
 not saturate first, even where other programs make its work half as expensive again.
 """

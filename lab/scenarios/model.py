@@ -1,4 +1,4 @@
-"""What a scenario is made of: phases, load, server settings and claims with their bounds. Data only."""
+"""The types of a scenario's parts: phases, load, server settings and claims with their bounds. Data only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.results.schema import PlannedPhase
 
 @dataclass(frozen=True)
 class ProbeSpec:
-    """One more open-loop probe, beside the main one, during a phase.
+    """A further open-loop probe during a phase, in addition to the main one.
 
     `replica`: it asks the replica. `node`: the node of a cluster that it asks, from 1.
     """
@@ -27,11 +27,11 @@ class ProbeSpec:
 
 @dataclass(frozen=True)
 class LoadSpec:
-    """One more load in a phase: a process ``python -m loadtest.incidents.MODULE ARGUMENTS``, with the server's URL in
+    """A further load in a phase: a process ``python -m loadtest.incidents.MODULE ARGUMENTS``, with the server's URL in
     PROBE_URL.
 
     The load prints JSON lines, which are kept in loads.jsonl. The ``figures`` (name → number) in its last line become
-    the phase's. So it must print that line even when it is told to stop (SIGTERM, or the end of stdin). Any exit code
+    the phase's. So it must print that line even when it is stopped (SIGTERM, or the end of stdin). Any exit code
     but 0 breaks the run, with the last line of its stderr.
 
     Names in braces in its arguments are filled in: {keys}, {seed}, {seconds} (the phase's length), {prefix} (of keys
@@ -54,16 +54,15 @@ class LoadSpec:
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase of a run: its settings, how many keys are cached, and how long it is measured.
+    """A phase of a run: its settings, how many keys are cached, and how long it is measured.
 
     `keys` is a fraction of the run's key count; `weight` multiplies the pace's plateau length. `arm` groups phases for
     the claims. `empty` restarts the server first (or deletes the lab's own keys where the lab did not start the
     server). `predict`: the demand is predicted from part of the load, before and after the plateau. `events` is the
     share of the run's events offered in this phase, or, with `events_from`, a multiple of an earlier phase's figure,
     written PHASE[FIGURE]. `scan_count` replaces the scenario's COUNT. `params` are figures by which claims and charts
-    tell phases apart. `shards`: how many nodes a scenario's cluster has in this phase; where it differs from the phase
-    before, the phase must be `empty`. `neutral` is shown in place of a title that tells the cause to a person who still
-    looks for it.
+    distinguish phases. `shards`: how many nodes a scenario's cluster has in this phase; where it differs from the phase
+    before, the phase must be `empty`. `neutral` replaces a title that would reveal the cause.
     """
 
     id: str
@@ -84,13 +83,13 @@ class Phase:
     neutral: str = ""
 
     def named(self, spoilers: bool) -> str:
-        """What people are shown of the phase: its title with `spoilers`; else its neutral title, if it has one."""
+        """Return the phase's title with `spoilers`; else its neutral title, if it has one."""
         return self.title if spoilers or not self.neutral else self.neutral
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How long a run may take: seconds per plateau, settling time before each, and the key count.
+    """The size of a run: seconds per plateau, settling time before each, and the key count.
 
     Where events are rare a plateau takes longer, until it has seen enough of them to be judged (`lab.claims.validity`).
     `sizes` are further numbers that the loads' arguments may name. `loads_mb`: memory of loads, replica and probes, in
@@ -156,20 +155,20 @@ class Arms:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One incident: its story in a line, its source, what is done, and what must be true of the result.
+    """An incident: its story in a line, its source, its phases, and the claims on its result.
 
     `knee_at` is the fraction of the key count at which the calibrated event rate saturates the server; `load_share` of
     that rate is offered. If `knee_at` is None nothing is calibrated, and `events_per_second` are offered. `searching`
     is the strategy by which the calibration has the server searched, and `scan_count` the COUNT of each SCAN; if it is
-    0, that of the command line, or else the server's own (`lab.server.servers`). `refutes`
-    marks a control: its run is as it should be when every applicable claim fails. `replica`: the primary has a replica.
-    `own_server`: the scenario changes settings that the lab must not change on somebody else's server. `timeout_s` is
-    how long the storefront of a native run, and the lab, wait for one answer of the server: a stalled server is the
-    subject here, and not an error. `patience_s` is how long a customer of a native run waits for a page. `node_share`:
-    the server is a cluster, each node of which is held to this share of a core; 0 for no cluster. `fixes` are pairs of
-    phases (or of arms, whose last phases are meant), before and after a fix, which `explain` compares. `symptom` (what
-    people saw) and `cause` (what it was) are a few words each, for tables of incidents. `headline` is the id of the
-    claim whose measured text says most: it stands at the head of reports, summaries and tables.
+    0, that of the command line, or else the server's own (`lab.server.servers`). `refutes` marks a control: its run is
+    as it should be when every applicable claim fails. `replica`: the primary has a replica. `own_server`: the scenario
+    changes settings that the lab must not change on a foreign server. `timeout_s` is how long the storefront of a
+    native run, and the lab, wait for one answer of the server: a stalled server is the subject here, and not an error.
+    `patience_s` is how long a customer of a native run waits for a page. `node_share`: the server is a cluster, each
+    node of which is limited to this share of a core; 0 for no cluster. `fixes` are pairs of phases (or of arms, whose
+    last phases are meant), before and after a fix, which `explain` compares. `symptom` (what people saw) and `cause`
+    (what it was) are a few words each, for tables of incidents. `headline` is the id of the headline claim, which is
+    shown first in reports, summaries and tables.
     """
 
     id: str
@@ -204,7 +203,7 @@ class Scenario:
     headline: str = ""
 
     def plan(self, pace: Pace, keys: int) -> list[PlannedPhase]:
-        """What a run is to do at a pace, with that many keys at the top."""
+        """Return the plan of a run at a pace, with that many keys at the top."""
         return [
             PlannedPhase(
                 id=phase.id,

@@ -66,18 +66,18 @@ def phases(keys: str, chunk_keys: str, in_one: int = 0, largest: int | None = No
         )
         for number, (name, rtt) in enumerate(RTTS_MS.items(), start=1)
     ]  # fmt: skip
-    for number, (way, chunk, weight, title) in enumerate(CHUNKS, start=1):
+    for number, (method, chunk, weight, title) in enumerate(CHUNKS, start=1):
         size = chunk if largest is None else largest
         found.append(
             Phase(
-                f"{way}-{chunk or 'all'}",
+                f"{method}-{chunk or 'all'}",
                 "chunks",
                 title,
                 "index",
                 1.0,
                 weight,
                 loads=_load(
-                    "--ways", way, "--keys", chunk_keys, "--chunk", str(size),
+                    "--ways", method, "--keys", chunk_keys, "--chunk", str(size),
                     "--rounds", "{rounds}", "--seconds", "{seconds}",
                 ),
                 params={"chunk": float(chunk)},

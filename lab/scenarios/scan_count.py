@@ -17,7 +17,7 @@ from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario
 COUNTS = (100, 1_000, 10_000)
 """COUNTs of the sweep. COUNT 10, Redis's default, is tried by one client alone: more clients would limit themselves."""
 AT_ONCE = {"one": "one iteration", "several": "several at once", "many": "many at once"}
-"""How many clients iterate at once. The pace sets the numbers: {one}, {several} and {many} are among its sizes."""
+"""Numbers of clients that iterate at once. The pace sets them: {one}, {several} and {many} are among its sizes."""
 BYSTANDERS = LoadSpec(
     "bystanders",
     "bystanders",

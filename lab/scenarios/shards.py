@@ -3,7 +3,7 @@
 The server is a cluster of the lab's own (`lab.stacks.cluster`): first one node that has all slots, then three that
 share them. Each is held to a quarter of a core, so that three of them can do three times as much as one on a machine of
 two cores. All keys of a user have the user's id as hash tag (the layout `tagged`), so a user's transactions stay on one
-node. A search has a wildcard before the tag: nobody can know where it finds something, so it goes to every node.
+node. A search has a wildcard before the tag: its matches may be on any node, so it goes to every node.
 
 An event then costs as much as before, a third on each node. So the nodes saturate at three times the keys: the knee
 moves, and beyond it all is as before. The index asks one node, and there is no knee on any. At the end one node is kept

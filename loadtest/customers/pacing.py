@@ -1,4 +1,4 @@
-"""One schedule shared by many users: turns come evenly spaced, whichever user takes one."""
+"""A schedule shared by many users: turns come evenly spaced, whichever user takes one."""
 
 from __future__ import annotations
 

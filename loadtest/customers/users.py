@@ -20,7 +20,7 @@ patience = seconds_to_answer()
 
 
 class Customer(FastHttpUser):
-    """What all customers have in common: they share warm connections."""
+    """A customer of any kind: all share warm connections."""
 
     abstract = True
     client_pool = HTTPClientPool(concurrency=1000, connection_timeout=patience, network_timeout=patience)

@@ -20,7 +20,7 @@ LONGEST_SLEEP = SECOND // 10  # so that a signal is noticed soon, however low th
 
 
 class Owner(Protocol):
-    """The object that is told what happens on the connections."""
+    """The receiver of the connections' events."""
 
     def reply_came(self, sent: Sent | None, reply: object, now: int) -> None:
         """`reply` (an exception object for an error) answers `sent`, None for a request not measured."""

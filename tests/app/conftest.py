@@ -12,7 +12,7 @@ from tests.app.servicekit import ServerProcess, Service
 
 @pytest.fixture(scope="session")
 def shared_server() -> Iterator[ServerProcess]:
-    """One embedded server for all tests that only need it empty. Sets never use the compact encoding, so that
+    """An embedded server for all tests that only need it empty. Sets never use the compact encoding, so that
     SSCAN returns even a small set in several pages.
     """
     server = ServerProcess(ServerProcess.valkey(), "--set-max-listpack-entries", "0").start()

@@ -185,7 +185,7 @@ class Reply:
 
 
 def http(method: str, url: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
-    """One request; ``body`` is sent as JSON unless it is bytes."""
+    """Send a request; ``body`` is sent as JSON unless it is bytes."""
     data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
     request = urllib.request.Request(
         url, data, {"Content-Type": "application/json", **(headers or {})}, method=method

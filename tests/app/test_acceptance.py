@@ -1,4 +1,4 @@
-"""What a storefront says when its state folder is full, read-only, locked or corrupt, and that it recovers."""
+"""A storefront reports a state folder that is full, read-only, locked or corrupt, and recovers."""
 
 import logging
 import math
@@ -36,7 +36,7 @@ def state(tmp_path: Path) -> Iterator[State]:
 
 
 def refused(acceptance: Acceptance) -> str:
-    """Why no event can be accepted, asked when an attempt is due; '' if one can."""
+    """Return why no event can be accepted when an attempt is due; '' if one can."""
     acceptance._next_try = 0.0
     try:
         acceptance.check()

@@ -1,4 +1,4 @@
-"""What the service's processes do while their server is away."""
+"""The service's processes while their server is away."""
 
 from __future__ import annotations
 

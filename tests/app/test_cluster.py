@@ -40,8 +40,8 @@ def on_cluster(nodes: list[ServerProcess], tmp_path: Path) -> Settings:
     return Settings(store_url=nodes[-1].url, store_cluster=True, state_dir=tmp_path / "state")
 
 
-def held(nodes: list[ServerProcess], user: int) -> list[int]:
-    """How many of a user's keys each node has."""
+def key_counts(nodes: list[ServerProcess], user: int) -> list[int]:
+    """Return the number of a user's keys on each node."""
     return [
         len([key for key in node.client().keys("*") if f"{{{user}}}" in key or f":user:{user}:" in key])
         for node in nodes
@@ -57,7 +57,7 @@ def test_an_event_removes_the_users_entries_on_their_node(
     assert cache.put_users(range(1, USERS + 1)) == USERS * EACH
     cache.put(7, "page-extra", b"x")
     assert cache.get(7, "page-extra") == b"x"
-    assert sorted(held(nodes, 7)) == [0, 0, EACH + 2]
+    assert sorted(key_counts(nodes, 7)) == [0, 0, EACH + 2]
     assert cache.census() == ("", USERS * (EACH + 1) + 1)
     assert invalidate(on_cluster, strategy, 7, clock=cache.now) == EACH + 1
     assert cache.get(7, "page-extra") is None
@@ -84,8 +84,8 @@ def test_without_tags_a_users_entries_are_on_every_node(
     assert cache.put_users([7]) == EACH
     cache.put(7, "page-extra", b"x")
     assert cache.get(7, "page-extra") == b"x"
-    assert min(held(nodes, 7)) > 0
-    assert sum(held(nodes, 7)) == EACH + 1
+    assert min(key_counts(nodes, 7)) > 0
+    assert sum(key_counts(nodes, 7)) == EACH + 1
     cache.close()
 
 

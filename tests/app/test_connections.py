@@ -1,4 +1,4 @@
-"""What is asked of the kernel for each connection to the server."""
+"""Socket options of each connection to the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an invalidation leaves behind on a server that evicts, by strategy and maxmemory-policy."""
+"""Entries left by an invalidation on a server that evicts, by strategy and maxmemory-policy."""
 
 import asyncio
 import random

@@ -38,7 +38,7 @@ def test_nothing_is_read_and_no_event_is_accepted(
 
 
 def accepted(service: Service) -> int:
-    """How many events the storefront has accepted: those that wait, since no invalidator runs."""
+    """Return the number of accepted events: all wait, since no invalidator runs."""
     (file,) = service.state_dir.glob("*.sqlite3")
     with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
         return int(database.execute("SELECT count(*) FROM outbox").fetchone()[0])

@@ -102,7 +102,7 @@ def called(monkeypatch: pytest.MonkeyPatch, *words: str, free: float = 4e9) -> i
 def test_too_little_memory_is_refused_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line says how much would be needed."""
+    """An error in one line says how much would be needed."""
     monkeypatch.setattr("bench.cost.server", no_server)
     assert called(monkeypatch, "--keys", "50000000") == USAGE
     assert "need about 18.5 GB of memory" in capsys.readouterr().err

@@ -73,7 +73,7 @@ def test_two_sizes_are_no_growth() -> None:
     assert growth(points(1)[-2:], "entries", 1) is None
 
 
-def kept(strategy: str, power: float) -> dict[str, dict[str, Any]]:
+def one_series(strategy: str, power: float) -> dict[str, dict[str, Any]]:
     """Figures as the benchmark keeps them, in which one strategy's cost grows with that power."""
     about = {
         "command": "c",
@@ -88,18 +88,18 @@ def kept(strategy: str, power: float) -> dict[str, dict[str, Any]]:
 
 def test_broken_and_kept_promises_are_shown() -> None:
     """An index whose cost grows with the keys of the server is a red cell; a search is none."""
-    assert "**no**" in growth_table(kept("index", 1))
-    assert "**no**" not in growth_table(kept("scan", 1))
+    assert "**no**" in growth_table(one_series("index", 1))
+    assert "**no**" not in growth_table(one_series("scan", 1))
     assert (
         "A key among 10,000,000 entries costs `scan` 33 ns, 1.00 × as much as among 10,000."
-        in visit_sentences(kept("scan", 1))
+        in visit_sentences(one_series("scan", 1))
     )
-    assert all(plot(kept("scan", 1)).startswith("<svg") for plot in PLOTS.values())
+    assert all(plot(one_series("scan", 1)).startswith("<svg") for plot in PLOTS.values())
 
 
 def test_one_event_among_the_most_keys() -> None:
     """A row for each strategy that was measured there, whichever they are."""
-    parts = kept("hash", 0)
+    parts = one_series("hash", 0)
     for strategy in ("hash", "index"):
         point = points(0, strategy)[-1] | {"entries": LARGEST, "keys": 52_500_000}
         parts["keys"]["points"].append(point | {"main_us": [20.0, 90.0, 40.0]})

@@ -41,7 +41,7 @@ def found(
     events: tuple[EventRecord, ...] = (EVENT,),
     handlings: tuple[Handling, ...] = (HANDLING,),
 ) -> Judgement:
-    """What the judge says of a history."""
+    """Return the judgement of a history."""
     return judge([UserHistory(7, events, handlings, puts, reads)], TTL_S)
 
 
@@ -85,7 +85,7 @@ def test_of_two_events_the_last_handling_counts_and_the_first_begins_the_time() 
 
 
 def test_the_race_ends_with_the_ttl() -> None:
-    """What is served later than one TTL after its put is stale, raced or not, and whatever its version."""
+    """A value served later than one TTL after its put is stale, raced or not, and whatever its version."""
     last = LATE.end + TTL_S + CLOCKS_S
     assert found(served(LATE, last - 0.01), puts=(LATE,)).clean
     assert only(found(served(LATE, last + 0.01), puts=(LATE,)), "stale read")

@@ -1,4 +1,4 @@
-"""What a round of the scene promises, and which looks count."""
+"""The promises of a round of the scene, and the looks that count."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def test_each_promise_can_be_broken(name: str, value: float, broken: list[str]) 
 
 
 def test_flat_is_the_opposite() -> None:
-    """Of a server that lets others in between, a climb is what breaks the promise."""
+    """A server that lets other clients in between breaks its promise if p99 climbs."""
     assert GOOD.broken(flat=True) == ["flat"]
     assert replace(GOOD, times_healthy=2.0, correlation=0.1).broken(flat=True) == []
 
 
 def test_windows_do_not_overlap() -> None:
-    """Of looks once a second, one in ten counts, because each p99 is that of ten seconds; looks without one do not."""
+    """One look in ten counts, because each p99 is that of ten seconds; looks without one do not."""
 
     def row(p99: float | None) -> dict[str, Any]:
         return {"p99_ms": p99, "healthy_p99_ms": 1.0}

@@ -1,4 +1,4 @@
-"""What benchmarks keep: the tables in the pages say what the kept figures say."""
+"""The tables in the pages agree with the stored figures of the benchmarks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MARKS = "# x\n\n<!-- table: t -->\nof yesterday\n<!-- /table -->\n\nafter\n"
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_pages_show_what_is_kept(name: str) -> None:
-    """Nobody has changed a figure in a page, nor kept figures and left the page as it was."""
+    """Figures in a page and stored figures are the same."""
     of = EVERY[name]
     shown = {
         (page, table): made

@@ -41,14 +41,14 @@ class Typed:
 
     @property
     def commands(self) -> list[str]:
-        """One command a line: continued lines joined, comments and empty lines left out."""
+        """The commands, one a line: continued lines joined, comments and empty lines left out."""
         joined = self.text.replace("\\\n", " ")
         bare = (re.sub(r"(^|\s)#.*", "", line).strip() for line in joined.splitlines())
         return [line for line in bare if line]
 
 
 class Page:
-    """One Markdown page."""
+    """A Markdown page."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -156,7 +156,7 @@ class Page:
 
     @cached_property
     def italics(self) -> list[tuple[int, str, str]]:
-        """What is set in *italics*, with the number of its line and the word before it."""
+        """The texts in *italics*, with the number of its line and the word before it."""
         text = "\n".join(line for _, line in self._numbered_prose())
         found = re.finditer(r"(?:(\w+)\s+)?(?<!\*)\*(?!\*)([^*\n][^*]*?)\*(?!\*)", text)
         return [(text.count("\n", 0, f.start(2)) + 1, " ".join(f[2].split()), f[1] or "") for f in found]

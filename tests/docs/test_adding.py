@@ -1,4 +1,4 @@
-"""What docs/adding.md shows works: in a copy of the tree its files are made and its commands typed."""
+"""The steps of docs/adding.md work: in a copy of the tree its files are made and its commands typed."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_what_the_page_has_typed_works(line: str, tree: Path) -> None:
 
 @pytest.mark.whole
 def test_the_copy_is_in_order(tree: Path) -> None:
-    """What the page adds passes the linter, the type checker and the import rules, as in `make check`."""
+    """The code that the page adds passes the linter, the type checker and the import rules, as in `make check`."""
     programs = ROOT / ".venv" / "bin"
     check = [str(programs / "python"), "-m"]
     for command in (

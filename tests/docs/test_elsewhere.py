@@ -1,4 +1,4 @@
-"""What starts the lab on other machines: the workflow, the devcontainer, the images whose pins Renovate updates."""
+"""Files that start the lab on other machines: the workflow, the devcontainer, the images that Renovate updates."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_workflow_has_machines_and_pythons_that_are_served() -> None:
 
 
 def test_the_workflow_keeps_the_page_that_doctor_writes() -> None:
-    """What the job of the scene uploads is the folder that `bin/lab doctor --scene` writes by default."""
+    """The job of the scene uploads the folder that `bin/lab doctor --scene` writes by default."""
     steps = yaml.safe_load(WORKFLOW.read_text())["jobs"]["stack"]["steps"]
     [kept] = [step["with"] for step in steps if "upload-artifact" in step.get("uses", "")]
     assert Path(kept["path"]) == inspect.signature(cli.doctor).parameters["out"].default

@@ -1,4 +1,4 @@
-"""Which metrics exist, and which ones a query asks for."""
+"""Existing metrics, and the metrics that a query asks for."""
 
 from __future__ import annotations
 

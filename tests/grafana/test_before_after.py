@@ -21,7 +21,7 @@ KEYS = [150_000] * 6 + list(range(5_000, 75_000, 5_000)) + [75_000] * 40
 P99 = [0.02] * 6 + [0.001] * 14 + [0.2] * 20 + [0.002] * 20
 INDEX = [0] * 40 + [1] * 20
 EVALUATED_AT_S = STEP_S * len(KEYS) + 400
-"""When the panels are read: some minutes after the last sample, as in a replay. They still compare with its end."""
+"""The panels are read some minutes after the last sample, as in a replay. They still compare with its end."""
 
 
 def run_promtool(tmp_path: Path, strategy: str, p99: float) -> subprocess.CompletedProcess[str]:

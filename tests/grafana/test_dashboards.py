@@ -38,7 +38,7 @@ def filled(expr: str) -> str:
 
 
 def test_files_are_what_the_code_makes() -> None:
-    """Nobody edits a generated dashboard: the committed files are the generator's output, and all of it."""
+    """The committed dashboards are the generator's output, and all of it."""
     assert generate.stale() == []
 
 

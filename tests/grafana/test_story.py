@@ -272,7 +272,7 @@ ONE_THREAD = {"redis"}
 
 
 def sum_faults(uid: str, panel: Any) -> list[str]:
-    """What a panel that sums a server's execution times gets wrong or leaves unsaid."""
+    """Return the errors and omissions of a panel that sums a server's execution times."""
     if not any(SUMS.search(query.get("expr", "")) for query in panel.get("targets", ())):
         return []
     unit = panel["fieldConfig"]["defaults"]["unit"]
@@ -349,7 +349,7 @@ def test_waiting_is_known_while_the_server_says_nothing(tmp_path: Path) -> None:
 
 
 def question_faults(board: Any, root: Path = ROOT) -> list[str]:
-    """What is wrong with the text at the top of a dashboard."""
+    """Return the errors in the text at the top of a dashboard."""
     panel = board["panels"][0]
     if panel["type"] != "text":
         return ["a dashboard begins with its question"]

@@ -310,7 +310,7 @@ def end_stdin(process: subprocess.Popen[str]) -> None:
 
 
 def calls(server: Any, command: str) -> int:
-    """How often a server executed a command."""
+    """Return how often a server executed a command."""
     found: int = server.client().info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
     return found
 

@@ -1,4 +1,4 @@
-"""Who visits next, and how closely two columns rise together: without Locust."""
+"""The order of visits, and the rank correlation of two columns: without Locust."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_locusts_pages_answer_to_names_of_this_machine_only(quiet_locust: Any) -
 
 
 def test_no_page_of_another_site_acts_on_locust(quiet_locust: Any) -> None:
-    """What Locust's own interface changes is refused to other origins, and nobody aims the load at another host."""
+    """Changes by Locust's own interface are refused to other origins, and so is another host."""
     evil = {"Origin": "http://evil.example"}
     for method, path in (("POST", "/swarm"), ("GET", "/stop"), ("PUT", "/load"), ("OPTIONS", "/load")):
         assert quiet_locust.ask(method, path, "{}", headers=evil)[0] == 403, path

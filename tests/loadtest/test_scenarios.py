@@ -192,7 +192,7 @@ def test_bad_arguments_are_one_line_and_exit_code_2(
 
 
 def test_a_storefront_that_is_gone_ends_a_scenario(run_locust: Callable[..., tuple[int, str]]) -> None:
-    """One line says what does not answer; the exit code is 2."""
+    """The error names what does not answer, in one line; the exit code is 2."""
     code, output = run_locust(
         "--host", "http://127.0.0.1:1", "--headless", "--only-summary", file="before_after"
     )

@@ -34,14 +34,14 @@ Bends = Mapping[str, Any]
 
 
 @cache
-def kept(record: str) -> Run:
+def recorded_run(record: str) -> Run:
     """Read a committed run, once. Nobody may change it."""
     return Run(RECORDS / record)
 
 
 def bent(record: str, bends: Bends) -> Run:
     """Return a copy of a committed run with these bends; the files stay what they are."""
-    return _Bent(kept(record), bends)
+    return _Bent(recorded_run(record), bends)
 
 
 class _Bent(Run):

@@ -1,4 +1,4 @@
-"""Which tests reach the code of a claim, for `make mutate`."""
+"""Marks the tests that reach the code of a claim, for `make mutate`."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ REFUSED: list[tuple[str, Callable[[dict[str, Any]], object]]] = [
     ("colour", lambda raw: raw["phases"][0].update(colour="red")),
     ("scenario", lambda raw: raw.pop("scenario")),
 ]
-"""What the refusal names, and the change of run.json."""
+"""The field named in the refusal, and the change of run.json."""
 FILES: list[tuple[str, str, str, Callable[[bytes], bytes]]] = [
     ("key-growth", "run.json", "not JSON", lambda data: data[: len(data) // 2]),
     ("key-growth", "run.json", "not None", lambda _: b"null"),

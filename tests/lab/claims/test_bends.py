@@ -17,7 +17,7 @@ from lab import scenarios
 from lab.claims import Claim, judge
 from lab.results.folder import Run
 from lab.runner.judging import validate
-from tests.lab.claims.bending import bent, kept, removals
+from tests.lab.claims.bending import bent, recorded_run, removals
 
 FOLDER = Path(__file__).with_name("bends")
 NO_CAUSE = "without the cause"
@@ -36,7 +36,7 @@ ROWS = [
 
 def claims_of(record: str) -> tuple[Claim, ...]:
     """Return the claims of a record's scenario."""
-    return scenarios.find(kept(record).facts.scenario).claims
+    return scenarios.find(recorded_run(record).facts.scenario).claims
 
 
 def outcome(run: Run, name: str) -> tuple[bool | None, str]:
@@ -51,7 +51,7 @@ def outcome(run: Run, name: str) -> tuple[bool | None, str]:
 def test_every_claim_and_every_condition_can_fail() -> None:
     """Each claim has rows of both kinds, on a record of its scenario; each condition has one after which it fails."""
     rows = {
-        (kept(record).facts.scenario, name, kind)
+        (recorded_run(record).facts.scenario, name, kind)
         for record, table in TABLES.items()
         for name, kinds in table.items()
         for kind in kinds
@@ -65,7 +65,7 @@ def test_every_claim_and_every_condition_can_fail() -> None:
     }
     assert claims - rows == set()
     failing = {name for _, name, kind in rows if kind == "fails"}
-    assert {check.check for check in validate(kept("key-growth"))} <= failing
+    assert {check.check for check in validate(recorded_run("key-growth"))} <= failing
 
 
 @pytest.mark.parametrize(("record", "name", "kind", "bends"), ROWS)
@@ -104,7 +104,7 @@ def test_whatever_is_missing_is_no_fault_of_the_lab(record: str) -> None:
     claims = [
         claim for claim in claims_of(record) if claim.id != "index-flat"
     ]  # slow, and has rows of its own
-    for bends in removals(kept(record)):
+    for bends in removals(recorded_run(record)):
         run = bent(record, bends)
         judge(run, claims)
         validate(run)

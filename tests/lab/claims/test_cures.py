@@ -7,12 +7,12 @@ import pytest
 from lab.claims import cures
 from lab.results.numbers import UNKNOWN
 from lab.scenarios.cures import COMMANDS, SCENARIO, STALE
-from tests.lab.claims.bending import bent, kept
+from tests.lab.claims.bending import bent, recorded_run
 
 
 def test_every_strategy_has_its_row() -> None:
     """Every strategy has a row with what was measured, in the order of the run."""
-    measured, stale = (listing.rows(kept("cures")) for listing in SCENARIO.listings)
+    measured, stale = (listing.rows(recorded_run("cures")) for listing in SCENARIO.listings)
     assert [row[0] for row in measured] == [row[0] for row in stale] == list(cures.STRATEGIES)
     for listing, rows in zip(SCENARIO.listings, (measured, stale), strict=True):
         assert {len(row) for row in rows} == {len(listing.headings)}
@@ -53,8 +53,8 @@ def test_what_other_programs_ask_for_is_not_the_storefronts(known: bool) -> None
 
 @pytest.mark.parametrize("count", range(1, len(SCENARIO.phases)))
 def test_a_partial_run_has_dashes(count: int) -> None:
-    """What was not measured is a dash, and a strategy that never had its turn has no row."""
-    run = bent("cures", {phase.id: "remove" for phase in kept("cures").phases[count:]})
+    """A figure that was not measured is a dash, and a strategy without a phase has no row."""
+    run = bent("cures", {phase.id: "remove" for phase in recorded_run("cures").phases[count:]})
     rows = SCENARIO.listings[0].rows(run)
     ways = count // 2
     assert len(rows) == ways

@@ -107,7 +107,7 @@ def test_what_came_out_makes_no_phase_unfair(changes: dict[str, float]) -> None:
     ("forecasts", "changed"), [([], False), ([0.02, 0.01], False), ([0.9, 1.3], False), ([1.15, 0.71], True)]
 )
 def test_a_machine_that_changed_its_speed_makes_a_phase_unfair(forecasts: list[float], changed: bool) -> None:
-    """What the same load would take is predicted before and after a plateau; half as much again is another machine."""
+    """Demand of one load is predicted before and after a plateau; half as much again means another machine."""
     phase = measured()
     phase.forecasts = forecasts
     assert why_unfair(phase) == (
@@ -237,7 +237,7 @@ def machine_of(
     monkeypatch: pytest.MonkeyPatch,
     waits: Callable[[float], dict[str, dict[int, float]]],
 ) -> dict[str, float]:
-    """What the meter says of a simulated machine on which the lab's parts use nothing: a second of it."""
+    """Return the meter's figures for a second of a simulated machine on which the lab's parts use nothing."""
     moment = 0.0
     monkeypatch.setattr(processes, "_machine_seconds", lambda: (others * moment, 0.0))
     monkeypatch.setattr(processes, "cores", lambda: cores)

@@ -10,12 +10,12 @@ from bench.repeat import predicted_again
 from docs.pages.frompredict import cluster_checks
 from lab import scenarios
 from lab.claims.shards import NODES, ONE, THREE, demand, knee, node_rows, predicted_knee
-from tests.lab.claims.bending import bent, kept
+from tests.lab.claims.bending import bent, recorded_run
 
 
 def test_the_knee_of_three_nodes_is_predicted_from_one() -> None:
     """Both knees lie among the plateaus, that of three nodes at three times the keys of one, as predicted."""
-    run = kept("shards")
+    run = recorded_run("shards")
     one, three = knee(run, ONE), knee(run, THREE)
     assert one is not None and three is not None
     assert one == pytest.approx(47_365, rel=0.001)
@@ -27,7 +27,7 @@ def test_the_knee_of_three_nodes_is_predicted_from_one() -> None:
 
 def test_predict_has_a_row_of_it() -> None:
     """The page's table holds the predicted knee beside the observed one; none where there was no knee."""
-    [row] = cluster_checks(kept("shards"))
+    [row] = cluster_checks(recorded_run("shards"))
     assert abs(row.off) < 0.15
     assert list(cluster_checks(bent("shards", {"*.utilisation": 0.05, "*.commands.SCAN": "remove"}))) == []
 
@@ -35,7 +35,7 @@ def test_predict_has_a_row_of_it() -> None:
 def test_repeated_runs_say_how_far_the_prediction_is_off() -> None:
     """A run that was not valid is counted, and has no part in it; a knee outside the stated range is seen."""
     claim = next(each for each in scenarios.find("shards").claims if each.id == "knee-moves")
-    figures = claim.check(kept("shards")).figures
+    figures = claim.check(recorded_run("shards")).figures
     beyond = figures | {"knee_three": 2 * figures["high_three"]}
     rows = [{"figures": figures}, {"figures": {}}, {"figures": beyond}]
     repeated = {"command": "c", "machine": "m", "date": "d", "rows": rows}
@@ -60,8 +60,8 @@ def test_beyond_the_knee_the_demand_goes_on() -> None:
 
 def test_throttling_is_shown() -> None:
     """The table has a row for each phase: how busy a node was, and in how many of its periods it was held."""
-    rows = node_rows(kept("shards"))
-    assert len(rows) == len(kept("shards").phases)
+    rows = node_rows(recorded_run("shards"))
+    assert len(rows) == len(recorded_run("shards").phases)
     assert rows[3][1:] == ["100 %, 99 %", "–", "–"]
     assert rows[6][1:] == ["99 %, 97 %", "100 %, 98 %", "100 %, 98 %"]
 
@@ -78,7 +78,7 @@ def test_the_number_of_nodes_changes_only_where_the_cluster_is_emptied(name: str
 
 def test_two_plateaus_beside_the_knee_are_enough() -> None:
     """Where the first plateau is far below the knee and the last far beyond, the knee is where the two between say."""
-    whole = knee(kept("shards"), THREE)
+    whole = knee(recorded_run("shards"), THREE)
     run = bent("shards", {"three-1.utilisation": 0.2, "three-4.events.offered_per_s": "x1.5"})
     near = [
         one for phase in run.arm(THREE) if (one := demand(phase, run.facts.scan_count)) and 0.4 <= one <= 1.6

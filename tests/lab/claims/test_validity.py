@@ -13,7 +13,7 @@ from lab.claims.verdict import write_result
 from lab.claims.wording import MACHINE_CHECKS
 from lab.results.folder import Run, RunFacts
 from lab.runner.judging import reach, validate
-from tests.lab.claims.bending import bent, kept
+from tests.lab.claims.bending import bent, recorded_run
 from tests.lab.claims.checknames import DONE, FORCE, QUIET, SPARE
 from tests.lab.doctored import build_run
 
@@ -21,12 +21,12 @@ from tests.lab.doctored import build_run
 def test_a_fair_run_passes_with_its_cause_and_without(healthy: Run, control: Run) -> None:
     """Every condition is fulfilled, although the server uses its whole core: it is the subject."""
     assert max(phase.processes["store"] for phase in healthy.phases) > 0.95
-    for run in (healthy, control, kept("key-growth")):
+    for run in (healthy, control, recorded_run("key-growth")):
         assert [check.check for check in validate(run) if not check.ok] == []
 
 
 def test_a_condition_that_failed_leaves_no_verdict(folder: Path) -> None:
-    """One thing wrong is found by its own condition alone; run and control then have no verdict, in the file too."""
+    """A single fault is found by its own condition alone; run and control then have no verdict, in the file too."""
 
     def busy(facts: RunFacts) -> None:
         for phase in facts.phases:

@@ -27,10 +27,10 @@ def rounded(value: Any) -> Any:
 
 def test_every_run_has_a_verdict_kept() -> None:
     """A record without a kept verdict is noticed, and so is a verdict whose record is gone."""
-    assert sorted(verdicts.kept()) == verdicts.records()
+    assert sorted(verdicts.recorded()) == verdicts.records()
 
 
 @pytest.mark.parametrize("record", verdicts.records())
 def test_a_committed_run_is_judged_as_before(record: str) -> None:
     """Each claim and each check says of a committed run what it said when the verdict was kept."""
-    assert verdicts.told(Run(RECORDS / record)) == rounded(verdicts.kept()[record])
+    assert verdicts.as_json(Run(RECORDS / record)) == rounded(verdicts.recorded()[record])

@@ -23,8 +23,8 @@ def records() -> list[str]:
     return sorted(path.parent.name for path in RECORDS.glob("*/run.json"))
 
 
-def told(run: Run) -> dict[str, Any]:
-    """What a verdict says: claims, validity, demands, and whether it holds, as JSON would have it."""
+def as_json(run: Run) -> dict[str, Any]:
+    """Return a verdict's claims, validity, demands, and whether it holds, as JSON would have it."""
     verdict = reach(run)
     result = as_result(run, verdict)
     said = {name: result[name] for name in ("claims", "validity", "holds", "repeated")}
@@ -33,14 +33,14 @@ def told(run: Run) -> dict[str, Any]:
     return dict(json.loads(json.dumps(said)))
 
 
-def kept() -> dict[str, dict[str, Any]]:
+def recorded() -> dict[str, dict[str, Any]]:
     """The verdicts as the file has them, by the name of their run."""
     return dict(json.loads(KEPT.read_text(encoding="utf-8")))
 
 
 def main() -> int:
     """Write the file anew."""
-    found = {name: told(Run(RECORDS / name)) for name in records()}
+    found = {name: as_json(Run(RECORDS / name)) for name in records()}
     KEPT.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return 0
 

@@ -1,4 +1,4 @@
-"""What tests of pages share: a page as a parser reads it, what is seen before anything is unfolded, judged runs."""
+"""Tools for tests of pages: a parsed page, the text visible before anything is unfolded, judged runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.claims.verdict import write_result
 from lab.report import write_report
 from lab.results.folder import Run
 from lab.runner.judging import reach
-from tests.lab.claims.bending import RECORDS, kept
+from tests.lab.claims.bending import RECORDS, recorded_run
 from tests.lab.claims.test_bends import TABLES
 
 SECTIONS = [
@@ -27,7 +27,7 @@ SECTIONS = [
     "validity",
 ]
 """The sections of a report, in their order."""
-INCIDENTS = sorted(name for name in TABLES if kept(name).facts.scenario == name)
+INCIDENTS = sorted(name for name in TABLES if recorded_run(name).facts.scenario == name)
 """The incidents, each with a committed run of its name."""
 
 

@@ -25,7 +25,7 @@ def split(intended: float, sent: float | None, lag_p99_ms: float) -> Parts:
 
 
 def test_a_late_probe_is_a_part_of_its_own() -> None:
-    """Of 14.7 ms by schedule, but 3.23 ms from sending, 11.47 ms are the late probe's and 3.2 ms are waiting."""
+    """With 14.7 ms by schedule, but 3.23 ms from sending, 11.47 ms are the late probe's and 3.2 ms are waiting."""
     found = split(14.7, 3.23, 12.7)
     assert found.late == pytest.approx(11.47)
     assert found.waiting == pytest.approx(14.7 - 11.47 - 0.052)

@@ -40,7 +40,7 @@ def test_differences_are_named(healthy: Run, tmp_path: Path) -> None:
 
 
 def test_a_partial_run_takes_part_with_what_it_has(healthy: Run, tmp_path: Path) -> None:
-    """What one run lacks is a dash, and its claims are not judged."""
+    """A figure that a run lacks is a dash, and its claims are not judged."""
 
     def interrupt(facts: RunFacts) -> None:
         facts.interrupted = True

@@ -21,7 +21,7 @@ from tests.lab.plain import Plain
 from tests.lab.report.reportkit import INCIDENTS, proved
 
 
-def told(folder: Path) -> str:
+def story_text(folder: Path) -> str:
     """Return the whole story of a run folder on one line."""
     sections, _ = read(folder)
     return " ".join(text(sections, 200).split())
@@ -43,7 +43,7 @@ def test_fixes_name_phases_that_there_are() -> None:
 
 def test_the_main_story(tmp_path: Path) -> None:
     """The story tells what rose, where the time went, the slow log, refuted explanations, the cause and the fix."""
-    story = told(build_run(tmp_path / "run").folder)
+    story = story_text(build_run(tmp_path / "run").folder)
     for words in (
         "key-growth (SCAN invalidation over a growing keyspace) on valkey 9.1.2",
         "by scan, then by index",
@@ -91,15 +91,15 @@ def test_sentences_turn_with_the_data(
     tmp_path: Path, doctored: dict[str, object], gone: str, there: str
 ) -> None:
     """A sentence that a healthy run tells is replaced by its opposite where the data say otherwise."""
-    assert gone in told(build_run(tmp_path / "healthy").folder)
-    story = told(build_run(tmp_path / "run", **doctored).folder)  # type: ignore[arg-type]
+    assert gone in story_text(build_run(tmp_path / "healthy").folder)
+    story = story_text(build_run(tmp_path / "run", **doctored).folder)  # type: ignore[arg-type]
     assert there in story
     assert gone not in story
 
 
 def test_nothing_rose_in_a_control(tmp_path: Path) -> None:
     """A control has nothing to explain, and says what its failing claims prove."""
-    story = told(build_run(tmp_path / "run", cause="index").folder)
+    story = story_text(build_run(tmp_path / "run", cause="index").folder)
     assert "Nothing rose" in story
     assert "fail without the cause, as they should" in story
     assert "What remains" not in story
@@ -108,7 +108,7 @@ def test_nothing_rose_in_a_control(tmp_path: Path) -> None:
 def test_a_control_in_which_a_claim_holds(tmp_path: Path) -> None:
     """A control in which a claim holds says so: that claim proves nothing about the cause."""
     grown = {f"grow-{i}": 5.0 * i * i for i in range(1, 8)}
-    story = told(build_run(tmp_path / "run", cause="index", p99_ms=grown).folder)
+    story = story_text(build_run(tmp_path / "run", cause="index", p99_ms=grown).folder)
     assert "claims hold although the cause is absent" in story
     assert "Nothing rose" not in story
 
@@ -124,7 +124,7 @@ def test_every_scenario_has_its_story(incident: str, tmp_path: Path) -> None:
 
     run.facts.phases.clear()
     write_json(run.folder / "run.json", asdict(run.facts))
-    story = told(run.folder)
+    story = story_text(run.folder)
     assert " claims hold." not in story and "refuted." not in story.replace("NOT refuted.", "")
 
 
@@ -136,7 +136,7 @@ def test_not_valid_concludes_nothing(tmp_path: Path, capsys: pytest.CaptureFixtu
             phase.machine["steal"] = 0.5
 
     folder = build_run(tmp_path / "run", doctor=noisy).folder
-    story = told(folder)
+    story = story_text(folder)
     assert "Nothing is concluded" in story
     assert "Not valid: " in story
     assert ": refuted." not in story
@@ -150,7 +150,7 @@ def test_what_does_not_apply(tmp_path: Path) -> None:
     run.facts.stack = "compose"
     run.facts.cannot["replica-unharmed"] = "this server has no replica"
     write_json(run.folder / "run.json", asdict(run.facts))
-    story = told(run.folder)
+    story = story_text(run.folder)
     assert (
         "Not tested: A replica serves GETs unharmed while the primary stalls: not applicable: this" in story
     )
@@ -166,10 +166,10 @@ def test_a_server_with_another_clock(tmp_path: Path) -> None:
             "victims-not-slow": "so does its log.",
         }
 
-    plain = told(build_run(tmp_path / "run", doctor=dragonfly).folder)
+    plain = story_text(build_run(tmp_path / "run", doctor=dragonfly).folder)
     assert "What is called execution here is more than that: its clock includes waiting." in plain
     assert "Whether it could name a victim is open: so does its log." in plain
-    named = told(build_run(tmp_path / "named", doctor=dragonfly, slowlog=["GET"]).folder)
+    named = story_text(build_run(tmp_path / "named", doctor=dragonfly, slowlog=["GET"]).folder)
     assert "all that a bystander sends: so does its log." in named
     assert "took long to execute" not in plain + named
 
@@ -181,7 +181,7 @@ def test_partial_runs(tmp_path: Path) -> None:
         facts.interrupted = True
         del facts.phases[4:]
 
-    story = told(build_run(tmp_path / "part", doctor=broken_off).folder)
+    story = story_text(build_run(tmp_path / "part", doctor=broken_off).folder)
     assert "The run was broken off after 4 phases" in story
     assert "Not tested: " in story
     empty = Plain(keys_command.SCENARIO)
@@ -192,7 +192,7 @@ def test_partial_runs(tmp_path: Path) -> None:
 
 
 def test_no_run_and_damaged_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line and exit code 2 for a folder that is no run, lacks a part, or is damaged."""
+    """Prints one line and exits with 2 for a folder that is no run, lacks a part, or is damaged."""
     folder = build_run(tmp_path / "run").folder
     assert code("report", "--story", str(tmp_path)) == errors.USAGE
     (folder / "slowlog.csv").write_text("t,command,duration_us\nyesterday,SCAN,1\n")

@@ -74,7 +74,7 @@ def test_an_invalid_run_has_no_verdict(tmp_path: Path) -> None:
 )
 @pytest.mark.usefixtures("words_only")
 def test_two_clocks_that_disagree_are_told(times: float | None, said: str, tmp_path: Path) -> None:
-    """What the server says of its main thread stands beside its CPU time where the two differ by more than a tenth."""
+    """The server's own clock of its main thread is shown with its CPU time where they differ by more than a tenth."""
 
     def told(facts: RunFacts) -> None:
         for phase in facts.phases:

@@ -1,4 +1,4 @@
-"""What a page tells of the cause before it is unfolded: nothing; with --spoilers all."""
+"""A page reveals nothing of the cause before it is unfolded; with --spoilers all."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_head_tells_what_people_saw_and_folds_the_cause(incident: str, tmp_p
 @pytest.mark.usefixtures("words_only")
 @pytest.mark.parametrize("incident", INCIDENTS)
 def test_no_heading_and_no_phase_tells_the_cause(incident: str, tmp_path: Path) -> None:
-    """What is not folded has neutral names of phases and no heading with a command; a fold says what each phase was."""
+    """Unfolded parts have neutral names of phases and no heading with a command; a fold lists the phases' titles."""
     run = proved(incident, tmp_path / "run")
     view = RunView(run)
     assert view.scenario and view.scenario.cause
@@ -116,7 +116,7 @@ def test_a_run_of_the_past_gets_neutral_titles_too(record: str) -> None:
 
 @pytest.mark.usefixtures("words_only")
 def test_with_spoilers_nothing_is_folded(tmp_path: Path) -> None:
-    """Whoever knows the cause gets a page with titles, and nothing to unfold."""
+    """With spoilers the page has titles, and nothing to unfold."""
     run = proved("keys-command", tmp_path / "run")
     html = write_report(run, spoilers=True).read_text()
 

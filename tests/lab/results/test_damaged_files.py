@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def complaint(folder: Path, damage: tuple[str, float, int, bytes], read: Callable[[Path], object]) -> str:
-    """What is said of the run with this damage, '' if it is taken. The folder is right again afterwards."""
+    """Return the error for the run with this damage, '' if it is accepted. The folder is repaired afterwards."""
     name, place, gone, put = damage
     content = (folder / name).read_bytes()
     at = int(place * len(content))

@@ -65,7 +65,7 @@ def test_beyond_what_was_measured_a_cost_may_stay_or_grow_on() -> None:
 
 
 def test_without_a_measured_tenfold_the_high_end_grows_by_the_known_share() -> None:
-    """One size, and two that are less than a tenfold apart. At the measured size nothing is added."""
+    """With one size, or two less than a tenfold apart, nothing is added at the measured size."""
     for costs in (Costs(((100_000, 2e-7),)), Costs(((20_000, 2e-7), (100_000, 2e-7)))):
         assert costs.at(1e5).high == pytest.approx(2e-7 * DRIFT)
         assert costs.at(1e7).likely == pytest.approx(2e-7)
@@ -196,7 +196,7 @@ def test_more_keys_than_memory_is_said() -> None:
 
 
 def test_every_assumption_is_named() -> None:
-    """What was not measured is said: sizes beyond the measured ones, another command, spread over shards."""
+    """Assumptions name what was not measured: larger sizes, another command, spread over shards."""
     asked = replace(ASKED, keys=1e8, shards=2, strategy="keys")
     said = " ".join(predict(BASIS, asked).assumptions)
     for words in (
@@ -282,7 +282,7 @@ def test_a_run_of_all_strategies_knows_each() -> None:
     "name", ["scan-count", "empty-slowlog", "eviction-cycle", "giant-index", "pipelined-delete"]
 )
 def test_a_run_without_events_that_search_is_refused(name: str) -> None:
-    """One line names the scenario and those that would do."""
+    """The error names the scenario and those that would do, in one line."""
     with pytest.raises(
         UsageError, match=f"is a run of {name}, which has no events that search: name a run of"
     ):
