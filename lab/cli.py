@@ -17,11 +17,12 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from lab import __version__, errors
+from lab.blind.session_socket import server_url
 from lab.errors import Interrupted, LabError
 from lab.foreign_text import shown
 from lab.server.checks import CheckResult
 from lab.server.processes import interruptions_raise
-from lab.server.servers import SERVERS
+from lab.server.servers import ADDRESS, SERVERS
 
 GROUPS = {
     "Reproduce": {
@@ -221,6 +222,8 @@ def run_command(arguments: list[str]) -> int:
         Grouped.everything = arguments[1:] == ["all"]
         arguments = [*(arguments[1:] if not Grouped.everything else ()), "--help"]
     first = arguments[0] if arguments else ""
+    if first in ("probe", "redis") and ADDRESS not in os.environ and (url := server_url()):
+        os.environ[ADDRESS] = url  # the scene in the other terminal, unless the command line names a server
     # `--help`, or a word that is no command, needs all of them.
     names = [first] if first in PLACES else [] if first == "--version" else PLACES
     command = typer.main.get_command(build(names))

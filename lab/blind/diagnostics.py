@@ -12,7 +12,7 @@ import redis
 
 from lab.blind.observer import waited_s
 from lab.blind.routes import LINK, PINGS, SERVER, WEB, Routes, WaitSampler, client, pings_ms, route_pings
-from lab.blind.session_socket import SessionSocket, home
+from lab.blind.session_socket import SERVER_URL, SessionSocket, home
 from lab.errors import StackError, UsageError
 from lab.foreign_text import shown
 from loadtest import info
@@ -319,6 +319,8 @@ def answering_looks(scene: ReadableScene, users: Callable[[], str]) -> Iterator[
     """
 
     def reply(request: dict[str, Any]) -> str:
+        if request["verb"] == SERVER_URL:
+            return str(scene.server.url)
         if request["verb"] != "look":
             raise UsageError(
                 "this scene hides no cause. End it, and start one that does: bin/lab blind start."

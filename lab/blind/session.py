@@ -28,7 +28,7 @@ from lab.blind.prices import CHANGES, INDEX
 from lab.blind.readings import RESTLESS_GET_MS, Readings, SessionSample, UserFigures, compute_readings
 from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, BlindStack, SessionScene
 from lab.blind.session_folders import remember
-from lab.blind.session_socket import SessionSocket
+from lab.blind.session_socket import SERVER_URL, SessionSocket
 from lab.errors import StackError, UsageError
 from lab.scenarios.model import ProbeSpec
 from lab.server import inside
@@ -247,23 +247,14 @@ class Session:
         print_line("")
         print_line(self._announced)
         print_line("")
-        addresses = self.stack.shown()
-        for name, address in addresses.items():
+        for name, address in self.stack.shown().items():
             print_line(f"  {name:<26}  {address}")
         print_line("")
         print_line(self._healthy_line())
-        if inside.is_inside():
-            print_line("In a second terminal, with the server by its name (as in `probe redis`):")
-        else:
-            print_line("In a second terminal, so that the commands of the guide find the scene:")
-            print_line("")
-            print_line(f"  export PROBE_URL={addresses['server']}/0")
-            print_line(f"  export STOREFRONT={addresses['storefront']}")
-            print_line(f"  export LOCUST={addresses['Locust']}")
-            print_line("")
         cure = "cure | " if self._task == CURE else ""
-        verbs = f"look | note | hint | answer | {cure}reveal"
-        print_line(f"Then there: {inside.typed()} blind {verbs}. Ctrl-C here ends everything.")
+        verbs = f"note | hint | answer | {cure}reveal"
+        print_line(f"In a second terminal: {inside.typed()} look | probe, {inside.typed()} blind {verbs}.")
+        print_line("Ctrl-C here ends everything.")
         print_line("")
 
     def _healthy_line(self) -> str:
@@ -302,6 +293,9 @@ class Session:
     def reply(self, request: dict[str, Any]) -> str:
         """Return the reply to a request from the second terminal. Raises `LabError`."""
         verb = request["verb"]
+        if verb == SERVER_URL:
+            self._require_begun()
+            return str(self.stack.server.url)
         if verb == "look":
             self._require_begun()
             name = str(request.get("name", ""))

@@ -27,6 +27,8 @@ LONGEST_PATH = 100
 LONGEST = 100_000
 PATIENCE_S = 60.0
 NO_SESSION = "no blind session runs. Start one in another terminal: bin/lab blind start."
+SERVER_URL = "server url"
+"""The verb that asks for the URL of the scene's server."""
 Handler = Callable[[dict[str, Any]], str]
 
 
@@ -70,6 +72,14 @@ def _connect(path: Path) -> socket.socket | None:
         return connection
     except OSError:
         connection.close()
+        return None
+
+
+def server_url() -> str | None:
+    """Return the URL of the server of the scene that runs, or None if none runs or answers."""
+    try:
+        return ask({"verb": SERVER_URL})
+    except LabError:
         return None
 
 

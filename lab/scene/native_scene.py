@@ -244,14 +244,6 @@ class NativeScene(NativeStack):
             places[PROMETHEUS] = (address, "queries, targets, alerts")
         return places
 
-    def exports(self) -> list[str]:
-        """Return lines for a second terminal, so that the commands of the guide find the scene."""
-        return [
-            f"export PROBE_URL={self.server_url}",
-            f"export STOREFRONT={self.web.base_url}",
-            f"export LOCUST={self.locust.base_url}",
-        ]
-
     def link_url(self) -> str:
         """Return the URL by which the storefront reaches the server: here the server's own."""
         return self.server_url
@@ -338,11 +330,6 @@ def announce(scene: NativeScene, healthy: bool, say: Say) -> None:
     for name, (address, why) in scene.shown().items():
         say(f"  {name:<14} {address:<27} {why}".rstrip())
     say("")
-    say("In a second terminal, so that the commands of the guide find the scene:")
-    say("")
-    for line in scene.exports():
-        say(f"  {line}")
-    say("")
     if healthy:
         say(
             "The scene is healthy: the cache is full, and events invalidate by index. "
@@ -352,4 +339,6 @@ def announce(scene: NativeScene, healthy: bool, say: Say) -> None:
         say(
             "Open the control page: it measures this machine first; then keys grow, and p99 with them. Find out why."
         )
-    say("In the second terminal, bin/lab look shows figures of the scene. Ctrl-C here ends everything.")
+    say(
+        "In a second terminal, bin/lab look and bin/lab probe show figures of the scene. Ctrl-C here ends everything."
+    )

@@ -26,13 +26,11 @@ from lab.results import numbers
 from lab.results.probe_line import read_probe_line
 from lab.server import inside
 from lab.server.processes import Child
-from lab.server.servers import IN_COMPOSE, SERVERS, scene_url
+from lab.server.servers import ADDRESS, IN_COMPOSE, SERVERS, scene_url
 from loadtest.histogram import Histogram
 from loadtest.probe import clocks
 from loadtest.resp import ConnectionLost, LoadFailed, Server, connect
 
-ADDRESS = "PROBE_URL"
-"""The variable with the server's address, if the command names none. A scene prints the export."""
 LATE_US = 1000
 """A request sent more than this after it was due is late: the probe or the machine held it up, not the server."""
 PREFIX = "latency-lab:probe"
@@ -160,7 +158,7 @@ def resolve_server(server: str | None) -> tuple[str, str]:
     url = server or os.environ.get(ADDRESS, "")
     if not url:
         raise UsageError(
-            f"name a server, as in bin/lab probe redis://127.0.0.1:6379, or set {ADDRESS} as a scene prints it."
+            "name a server, as in bin/lab probe redis://127.0.0.1:6379, or start a scene in another terminal."
         )
     try:
         where = Server.from_url(url)
@@ -201,7 +199,8 @@ def probe(
     server: Annotated[
         str | None,
         typer.Argument(
-            help=f"redis://[user:password@]host:port, or a server of the compose stack by name (else {ADDRESS}).",
+            help=f"redis://[user:password@]host:port, or a server of the compose stack by name; else {ADDRESS}, or "
+            "that of the scene that runs.",
             metavar="[URL]",
         ),
     ] = None,

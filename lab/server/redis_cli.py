@@ -23,9 +23,9 @@ from lab.errors import StackError, UsageError
 from lab.foreign_text import shown
 from lab.server import inside
 from lab.server.address import Address
+from lab.server.servers import ADDRESS
 from loadtest import resp
 
-ADDRESS = "PROBE_URL"
 OBSERVED = b" name=probe:main "
 """In CLIENT LIST this marks the main probe's connection, which every server in a scene of the lab has."""
 ENDLESS = frozenset({"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "SYNC", "PSYNC"})
@@ -198,7 +198,7 @@ def redis(
         raise UsageError("name a command, as in bin/lab redis INFO memory.")
     if not url:  # no default address: a server that is not the lab's may listen there
         raise UsageError(
-            f"name a server by --url redis://127.0.0.1:6379, or set {ADDRESS} as a scene prints it."
+            "name a server by --url redis://127.0.0.1:6379, or start a scene in another terminal."
         )
     with contextlib.closing(CliConnection(url)) as connection:
         answer, before = carry_out(connection, words, write)

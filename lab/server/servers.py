@@ -34,6 +34,8 @@ DRAGONFLY = (
 """By default Dragonfly accepts 65,536 words in a command. One DEL of a giant's 100,000 entries has more; Redis accepts
 it."""
 
+ADDRESS = "PROBE_URL"
+"""The variable with a server's URL for `bin/lab probe` and `redis`, where the command line names none."""
 CLUSTER = "cluster-enabled"
 """The setting of a server in cluster mode."""
 WAITS_COUNT = (

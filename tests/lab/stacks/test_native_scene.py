@@ -59,10 +59,10 @@ class Scene(Running):
         self.until(lambda: READY in self.said(), UP_S)
         return self
 
-    def exported(self, name: str) -> str:
-        """Return the value of a variable that the scene tells people to export."""
-        (line,) = [line for line in self.said().splitlines() if f"export {name}=" in line]
-        return line.split("=", 1)[1]
+    def shown(self, name: str) -> str:
+        """Return an address that the scene prints."""
+        (line,) = [line for line in self.said().splitlines() if line.startswith(f"  {name} ")]
+        return line.split()[1]
 
     def state(self) -> dict[str, Any]:
         """Return the server's state as the control page gives it."""
@@ -129,11 +129,17 @@ def test_everything_listens_on_the_loopback_only(scene: Scene) -> None:
     assert open_to == {"127.0.0.1"}
 
 
-def test_what_it_exports_is_there(scene: Scene) -> None:
-    """The three lines for the second terminal lead to server, storefront and Locust, whose web UI answers."""
-    assert redis.Redis.from_url(scene.exported("PROBE_URL"), protocol=2, driver_info=None).ping()
-    assert http("GET", scene.exported("STOREFRONT") + "/readyz").status == 200
-    assert b"Locust" in http("GET", scene.exported("LOCUST") + "/").body
+def test_what_it_shows_is_there(scene: Scene) -> None:
+    """The addresses lead to server, storefront and Locust, whose web UI answers, and a second terminal's `probe` and
+    `redis` find the server by themselves.
+    """
+    assert redis.Redis.from_url(scene.shown("server"), protocol=2, driver_info=None).ping()
+    assert http("GET", scene.shown("storefront") + "/readyz").status == 200
+    assert b"Locust" in http("GET", scene.shown("Locust") + "/").body
+    probed = lab("probe", "--seconds", "1", cwd=scene.temporary.parent, **scene.environment)
+    assert (probed.code, probed.err) == (0, ""), probed
+    asked = lab("redis", "INFO", "server", cwd=scene.temporary.parent, **scene.environment)
+    assert f"tcp_port:{scene.shown('server').rpartition(':')[2]}" in asked.out
 
 
 @pytest.mark.whole
@@ -199,7 +205,7 @@ def test_prometheus_watches_it(scene: Scene) -> None:
 def test_the_server_comes_back(scene: Scene) -> None:
     """After the lever *Restart server* shuts the server down, the scene starts it again, empty, with one line."""
     scene.wait_for(lambda state: state["free"] and state["up"])
-    client = redis.Redis.from_url(scene.exported("PROBE_URL"), protocol=2, driver_info=None)
+    client = redis.Redis.from_url(scene.shown("server"), protocol=2, driver_info=None)
     first = client.info("server")["run_id"]
     assert scene.act("restart").status == 200
 
