@@ -110,10 +110,14 @@ class Cause:
         """True if the evidence of this cause is that no figure is bad."""
         return not self.typical
 
-    def opening_line(self, spoilers: bool) -> str:
-        """Return the first line of a session whose cause was chosen; it describes the cause only with `spoilers`."""
+    def opening_line(self, spoilers: bool, chapter: str | None = None) -> str:
+        """Return the first line of a session whose cause was chosen; it describes the cause only with `spoilers`, and
+        does not name it if it was chosen by its chapter.
+        """
         if spoilers:
             return f"{self.title}: {self.line}."
+        if chapter:
+            return f"The scene of chapter {chapter}. Find out what is wrong."
         return f"The cause is {self.id}. Find out what it does; --spoilers describes it here."
 
     def all_orders(self, measured: Measurements, strength: float = 1.0) -> Orders:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from lab.blind.cause import CURE, FIND, TASKS, Cause
-from lab.blind.causes import CAUSES, choose, choose_two, find
+from lab.blind.causes import CAUSES, CHAPTERS, choose, choose_two, find
 from lab.blind.figures import OF_COMMANDS, figures_in
 from lab.blind.levels import LEVELS, MOST_CAUSES
 from lab.blind.readings import READINGS
@@ -87,7 +87,12 @@ def start(
 
 @app.command("open")
 def open_cause(
-    cause: Annotated[str, typer.Argument(help="A cause that `bin/lab blind causes` lists.", metavar="CAUSE")],
+    cause: Annotated[
+        str,
+        typer.Argument(
+            help="A chapter's number, or a cause that `bin/lab blind causes` lists.", metavar="CHAPTER|CAUSE"
+        ),
+    ],
     stack: StackName = None,
     minutes: Minutes = 60.0,
     task: Task = None,
@@ -95,14 +100,22 @@ def open_cause(
     spoilers: Annotated[bool, typer.Option("--spoilers", help="Describe the cause at the start.")] = False,
 ) -> None:
     """Start the same scene with a cause that you choose and know, to try out which readings show it."""
-    found = find(cause)
+    found = find(CHAPTERS.get(cause, cause))
     in_scene = _enter_scene_if_chosen(stack)
     if in_scene and found.id in NOT_IN_THE_SCENE:
         raise UsageError(
             f"{found.id} cannot be played in the scene: there the lab does not choose the server's core. Play it with "
             "--stack native."
         )
-    _play(found.opening_line(spoilers), None, (found,), in_scene, minutes, task, level)
+    _play(
+        found.opening_line(spoilers, cause if cause in CHAPTERS else None),
+        None,
+        (found,),
+        in_scene,
+        minutes,
+        task,
+        level,
+    )
 
 
 def look(

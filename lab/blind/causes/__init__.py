@@ -48,8 +48,18 @@ PAIRS: tuple[tuple[str, str], ...] = (
 """Causes that can be at work together: they use different programs, and each leaves the other's evidence visible."""
 
 
+CHAPTERS = {
+    "2": "scan-storm",
+    "3": "keys-command",
+    "5": "eviction-cycle",
+    "6": "unpipelined-deletes",
+    "7": "giant-index",
+}
+"""Chapter of the guide → the cause of its scene. A learner opens it by the number, which does not name the cause."""
+
+
 def find(text: str) -> Cause:
-    """The cause with this id. Raises `UsageError` when there is none, and suggests the nearest."""
+    """Return the cause with this id. Raises `UsageError`, with the nearest id, if there is none."""
     known = text.strip().lower().replace(" ", "-").replace("_", "-")
     if known in CAUSES:
         return CAUSES[known]

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from lab import ROOT
 from lab.blind.cause import Cause
-from lab.blind.causes import CAUSES
+from lab.blind.causes import CAUSES, CHAPTERS
 from lab.runner.live import LiveDisplay
 from lab.runner.run import Request, opening
 from lab.scenarios import catalogue
@@ -87,6 +88,17 @@ def test_a_scene_begins_without_what_its_cause_does(cause: Cause) -> None:
     said = cause.opening_line(False)
     assert cause.line not in said
     assert cause.line in cause.opening_line(True)
+    assert cause.id not in cause.opening_line(False, "3")
+
+
+def test_a_chapter_opens_its_own_scene_by_its_number() -> None:
+    """Each page that has people open a scene names its own chapter, and so no cause."""
+    opened = {}
+    for page in (ROOT / "workshop").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        if page.name != "README.md" and (found := re.search(r"bin/lab blind open (\S+)", text)):
+            opened[found[1]] = text.startswith(f"# Chapter {found[1]}:")
+    assert opened == dict.fromkeys(CHAPTERS, True)
 
 
 @pytest.mark.parametrize(("terminal", "asks", "waits"), [(True, True, 1), (True, False, 0), (False, True, 0)])
