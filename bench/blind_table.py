@@ -160,8 +160,8 @@ def wanted(only: Sequence[str] | None) -> list[tuple[int, tuple[Cause, ...]]]:
 
 def line(row: SessionRow) -> str:
     """A row in a line."""
-    tells = "; ".join(row.broken) or "as promised"
-    return f"{' + '.join(row.causes)} ({row.stack}, level {row.level}, {row.seconds:.0f} s): {tells}"
+    outcome = "; ".join(row.broken) or "as promised"
+    return f"{' + '.join(row.causes)} ({row.stack}, level {row.level}, {row.seconds:.0f} s): {outcome}"
 
 
 def sessions(records: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 Runs until N *valid* runs are done (at most a fifth more are started) and exits 0 when all of those are as they
 should be: claims hold, or with a control are refuted. A run that is not valid says something about the machine, not
 about the claims, and is counted apart. Each run has a seed of its own. With `--stack compose` the runs are made in the
-scene that `make up` brought up. With `--claim ID` the last line tells how far that claim's ratio varies from run to
+scene that `make up` brought up. With `--claim ID` the last line shows how far that claim's ratio varies from run to
 run: lowest, highest, and the mean with its 95 % interval (Student's t).
 
 `--per-minute N` disturbs each run at random moments, N times a minute in the mean. Two kinds take turns: a pause of 60

@@ -1,5 +1,5 @@
 """Write the dashboards: ``python -m grafana.generate`` renews ``grafana/dashboards/*.json``, which Grafana loads, and
-``grafana/export/*.json``, which `bin/lab export` fills in for somebody's own.
+``grafana/export/*.json``, which `bin/lab export` fills in for your own server.
 
 With ``--check`` nothing is written; exit code 1 if a file is not what the code makes.
 """

@@ -4,7 +4,7 @@ A panel must not be empty because what it counts has not happened: no SCAN under
 a healthy server. The usual ``or vector(0)`` would add a nameless line to every graph, since its labels match
 nothing; `zero` and its kin fill in a zero that carries the right labels, and only when nothing else does.
 
-Nor may it show a zero where nobody knows: a server in a stall does not answer its exporter either, and "no commands,
+Nor may it show a zero for an unknown figure: a server in a stall does not answer its exporter either, and "no commands,
 no processor" would be the opposite of the truth. `zero_reported` is for what a server says of itself, and leaves a gap.
 """
 

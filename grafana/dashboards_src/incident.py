@@ -111,7 +111,7 @@ def build() -> Dashboard:
             actions(
                 "Done in the last minute",
                 "What people and the lab did to this server within the last minute, and how often. Each is a mark on "
-                "the panels, too. Before you explain a change by the server, look here: did somebody turn a handle?",
+                "the panels, too. Before you explain a change by the server, look here: was a setting changed?",
                 width=6,
             ),
             number(
@@ -125,7 +125,7 @@ def build() -> Dashboard:
             number(
                 "Events a second",
                 "What is sent now, and what was planned once, from what a search costs here (or what a person set "
-                "since). The two are one number unless somebody sends three times the events for a minute.",
+                "since). The two are one number unless three times the events are sent for a minute.",
                 [
                     Query(zero(f"max by (server) (lab_events_per_second{{{SCOPE}}})"), "asked"),
                     Query(zero(f"max by (server) (lab_events_planned_per_second{{{SCOPE}}})"), "planned"),
@@ -136,7 +136,7 @@ def build() -> Dashboard:
             ),
             number(
                 "Strategy, a minute ago and now",
-                "The same name twice: nobody switched it. Two names: a deploy happened within the minute, and p99 "
+                "The same name twice: it was not switched. Two names: a deploy happened within the minute, and p99 "
                 "beside it says what came of it.",
                 [
                     Query(f"{STRATEGY} offset 1m) == 1", "before: {{strategy}}"),

@@ -68,7 +68,7 @@ def build() -> Dashboard:
             ),
             lines(
                 "Commands a second",
-                "SCAN is rare. With a large COUNT one call may visit every key; the number of calls tells nothing "
+                "SCAN is rare. With a large COUNT one call may visit every key; the number of calls says nothing "
                 "about the work.",
                 [Query(f"sum by (server, cmd) (server_cmd:store_commands:rate10s{{{SHOWN}}})", "{{cmd}}")],
                 unit="ops",
@@ -111,7 +111,7 @@ def build() -> Dashboard:
                 "Event loop: one turn, and commands in it",
                 "A turn reads what clients have sent, carries it out and answers. Its length is what a newcomer "
                 "waits at least. When commands are nearly all of it, commands are the problem; else look at "
-                "network and connections. (KeyDB does not tell and shows 0.)",
+                "network and connections. (KeyDB does not report it and shows 0.)",
                 [
                     Query(
                         zero_reported(

@@ -104,7 +104,7 @@ def build() -> Dashboard:
         ),
         lines(
             "Mean execution by command",
-            "Without the wait for the thread. A long call holds everybody, however rare it is.",
+            "Without the wait for the thread. A long call delays every client, however rare it is.",
             [Query(f"topk(8, {TIME} / ({CALLS} > 0))", "{{cmd}}")],
             unit="s",
             log=True,
@@ -135,7 +135,7 @@ def build() -> Dashboard:
         ),
         lines(
             "Slow log entries a second",
-            "What took longer than slowlog-log-slower-than, ten milliseconds unless told otherwise. An empty slow log "
+            "What took longer than slowlog-log-slower-than, ten milliseconds by default. An empty slow log "
             "does not clear a command whose calls are many and short.",
             [Query(per_second("redis_slowlog_last_id"), "entries")],
             unit="ops",
@@ -163,7 +163,9 @@ def build() -> Dashboard:
     made = (
         builders.Dashboard("Redis: who has the server's time?")
         .uid("redis-who-has-the-time")
-        .description("What redis_exporter tells of one server, in the order in which an investigation asks.")
+        .description(
+            "The figures of redis_exporter on one server, in the order in which an investigation asks."
+        )
         .tags(["redis", "latency"])
         .refresh("30s")
         .time("now-1h", "now")
