@@ -71,11 +71,11 @@ def held_by_commands(cause: str) -> Callable[[Readings], Evidence]:
 
 @dataclass(frozen=True)
 class Cause:
-    """One possible answer of a blind session: its texts, from `causes/texts.toml`, and its functions.
+    """A possible answer of a blind session: its texts, from `causes/texts.toml`, and its functions.
 
     `line` describes the cause in a few words and is public. `mechanism` explains its effect. `story` is the complaint
     with which a session begins. It is true under this cause (untrue if nothing is wrong), and other causes share it.
-    `alike` maps another cause's id to the experiment that tells the two apart. `hints` go from general to specific;
+    `alike` maps another cause's id to the experiment that separates the two. `hints` go from general to specific;
     only the last may name the cause. `words` are names of the cause: no text that a participant reads before the reveal
     may contain one.
 

@@ -174,7 +174,7 @@ class Journal:
         lines = []
         if judgement.is_a_guess:
             lines.append(
-                f"The name is right, but no figure tells it from other causes: the {GUESS} points of a guess."
+                f"The name is right, but no figure separates it from other causes: the {GUESS} points of a guess."
             )
         elif judgement.shown:
             lines.append("The figures show the cause.")

@@ -151,7 +151,7 @@ CAUSES = (
         ("rejected_connections",),
     ),
     KnownCause(
-        "connection-storm", "clients connect anew for each command", signs.connects,
+        "connection-storm", "clients open a new connection for each command", signs.connects,
         "total_connections_received rises slowly.",
         "redis-cli CLIENT LIST                   # many with age=0: that client has no pool",
         lambda _: 0.3, "method.md", ("total_connections_received",),

@@ -69,16 +69,16 @@ def find(text: str) -> Cause:
 
 
 def choose(seed: int) -> Cause:
-    """The cause of a seed, the same on every machine and stack.
+    """Return the cause of a seed, the same on every machine and stack.
 
-    Seeds form blocks of as many as there are causes; within a block every cause occurs once. So groups that are given
+    Seeds form blocks whose size is the number of causes; within a block every cause occurs once. So groups with
     consecutive seeds do not all get the same cause.
     """
     return CAUSES[_drawn(seed, list(CAUSES))]
 
 
 def choose_two(seed: int) -> tuple[Cause, Cause]:
-    """Two causes that are at work together, chosen by a seed as `choose` does it."""
+    """Return two causes that are at work together, chosen by a seed in the manner of `choose`."""
     one, other = _drawn(seed, ["+".join(pair) for pair in PAIRS]).split("+")
     return CAUSES[one], CAUSES[other]
 

@@ -1,4 +1,4 @@
-"""Clients that connect anew for each command, many at once."""
+"""Clients that open a new connection for each command, many at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONNECTIONS, EVERY_S = 1000, 0.15
 of them, entries would be evicted."""
 SPARE_FILES = 50
 AT_ONCE = struct.pack("ii", 1, 0)
-"""SO_LINGER: a closed connection is gone at once. Else thousands of closed ones would use up the machine's ports."""
+"""SO_LINGER: a closed connection ends at once. Else thousands of closed ones would use up the machine's ports."""
 
 evidence = signs.connects
 
@@ -30,10 +30,10 @@ def orders(_measured: Measurements, strength: float) -> Orders:
 
 
 def disturb(order: Order, inbox: Inbox, server: Server) -> None:
-    """Again and again open many connections, ask one question on each, and close all of them."""
+    """Repeatedly open many connections, send one command on each, and close all of them."""
     allow_files(order["connections"] + SPARE_FILES)
     greeting = server.greeting()
-    question, answers = b"".join([*greeting, command("GET", entry(0))]), len(greeting) + 1
+    request, replies = b"".join([*greeting, command("GET", entry(0))]), len(greeting) + 1
     due = time.monotonic()
     while not inbox.wait(due - time.monotonic()):
         with ExitStack() as stack:
@@ -43,7 +43,7 @@ def disturb(order: Order, inbox: Inbox, server: Server) -> None:
             ]
             for line in lines:
                 line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
-                line.sendall(question)
+                line.sendall(request)
             for line in lines:
-                ask(line, b"", each=answers)
+                ask(line, b"", each=replies)
         due = max(due + order["every_s"], time.monotonic())

@@ -16,7 +16,7 @@ evidence = signs.evictions
 
 
 def orders(measured: Measurements, strength: float) -> Orders:
-    """Order bursts of clients that read much at once; between the bursts the server is filled up to its limit."""
+    """Order bursts of clients that read large values at once; between bursts the server is filled up to its limit."""
     order = {
         "kind": "eviction-cycle",
         "connections": 40,
@@ -30,7 +30,7 @@ def orders(measured: Measurements, strength: float) -> Orders:
 
 
 def disturb(order: Order, inbox: Inbox, server: Server) -> None:
-    """Over and over, fill the server to its limit, then let many clients ask for something large at once."""
+    """Repeatedly fill the server to its limit, then let many clients read a large value at once."""
     report = f"{PRICES}-report"
     burst = command("GETRANGE", report, 0, -1) + command("GET", entry(0)) * order["small_reads"]
     lines = [connect(server) for _ in range(order["connections"])]

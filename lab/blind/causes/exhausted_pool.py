@@ -21,7 +21,7 @@ def evidence(readings: Readings) -> Evidence:
 
 
 def orders(measured: Measurements, strength: float) -> Orders:
-    """Give the storefront's pool two connections, each held for longer than the pages can spare."""
+    """Give the storefront's pool two connections, each returned too late for the rate of pages."""
     size = 2
     wait_s = max(0.3, 6 * measured.healthy.page_ms / 1000)
     return {WEB: {"size": size, "hold_s": strength * 1.5 * size / READS_PER_S, "wait_s": wait_s}}

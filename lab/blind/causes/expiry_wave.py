@@ -26,14 +26,14 @@ def orders(_measured: Measurements, strength: float) -> Orders:
 
 
 def write(line: socket, first: int, left_s: float) -> None:
-    """Write a chunk of entries, from number `first` on, that expire in so many seconds."""
+    """Write a chunk of entries, from number `first` on, that expire in `left_s` seconds."""
     left_ms = max(1, round(1000 * left_s))
     entries = (f"{PRICES}:offer:{number}" for number in range(first, first + CHUNK))
     ask(line, b"".join(command("SET", entry, "", "PX", left_ms) for entry in entries), each=CHUNK)
 
 
 def disturb(order: Order, inbox: Inbox, server: Server) -> None:
-    """Over and over, write entries that all expire in the same moment, and wait for that moment."""
+    """Repeatedly write entries that all expire in the same moment, and wait for that moment."""
     with connect(server) as line:
         due = time.monotonic()
         while not inbox.wait(due - time.monotonic()):

@@ -14,23 +14,23 @@ from loadtest.resp import ask, command
 
 
 def evidence(readings: Readings) -> Evidence:
-    """Found if GETs are slow because a whole set is read, and what it names is deleted, in one piece each."""
-    held = [each for each in law.holders(readings) if each.name in ("SMEMBERS", "UNLINK")]
-    found = signs.evidence_of_holders(readings, held)
+    """Found if GETs are slow because a whole set is read in one command, and its keys are deleted in one command."""
+    holders = [each for each in law.holders(readings) if each.name in ("SMEMBERS", "UNLINK")]
+    judged = signs.evidence_of_holders(readings, holders)
     called = readings.spent("SMEMBERS").per_s > 0 and readings.spent("UNLINK").per_s > 0
-    return Evidence(readings.slow_gets and called and found.found, found.text)
+    return Evidence(readings.slow_gets and called and judged.found, judged.text)
 
 
 def orders(_measured: Measurements, _strength: float) -> Orders:
-    """Let the program that carries out price changes remove all prices in one piece."""
+    """Let the program that carries out price changes remove all prices in one command."""
     return {CHANGER: prices("giant-index")}
 
 
 def remove_whole(line: socket) -> None:
     """Remove all prices with two commands."""
-    [found] = ask(line, command("SMEMBERS", INDEX))
-    if found:
-        ask(line, command("UNLINK", *array(found)))
+    [keys] = ask(line, command("SMEMBERS", INDEX))
+    if keys:
+        ask(line, command("UNLINK", *array(keys)))
 
 
 disturb = partial(run_price_changes, remove=remove_whole)

@@ -20,7 +20,7 @@ ROOM = 0.6
 """Share of the room for cached entries that the answers under way may take: with more, entries would be evicted."""
 POLL_MS = 250
 GONE = b"$-1\r\n"
-"""The answer to GET where there is no such key."""
+"""The reply to GET of an absent key."""
 AGAIN_S = 1.0
 
 evidence = signs.big_answers
@@ -38,9 +38,9 @@ def orders(_measured: Measurements, strength: float) -> Orders:
 
 
 def disturb(order: Order, inbox: Inbox, server: Server) -> None:
-    """Read one value on many connections at once, on each of them over and over.
+    """Read one value repeatedly on many connections at once.
 
-    Where the value is gone, it is put again within `AGAIN_S`.
+    If the value has been deleted, it is written again within `AGAIN_S`.
     """
     question, room = command("GET", CATALOGUE), bytearray(2**18)
     answer = len(b"$%d\r\n\r\n" % order["bytes"]) + order["bytes"]

@@ -11,7 +11,7 @@ from loadtest.resp import Server, ask, command, connect
 
 SCRIPT = "local sum = 0 for i = 1, tonumber(ARGV[1]) do sum = sum + i % 7 end return sum"
 TRIED, TIMES = 100_000, 5
-"""Rounds of the script that take some milliseconds, and how often they are timed, to find out how many to order."""
+"""Rounds of the script that take some milliseconds, and the number of times that they are timed, to size the order."""
 CALL_S, EVERY_S = 0.1, 0.5
 
 
@@ -19,12 +19,12 @@ evidence = held_by_commands("lua-script")
 
 
 def orders(_measured: Measurements, strength: float) -> Orders:
-    """Order scripts of a length that everybody notices, twice a second; a strength above 1.0 makes them longer."""
+    """Order scripts long enough for every client to notice, twice a second; a strength above 1.0 makes them longer."""
     return {SECOND: {"kind": "lua-script", "call_s": strength * CALL_S, "every_s": EVERY_S}}
 
 
 def disturb(order: Order, inbox: Inbox, server: Server) -> None:
-    """Have the script executed again and again, each time for about as long as ordered."""
+    """Execute the script repeatedly, each time for about the ordered time."""
     with connect(server) as line:
 
         def took_s() -> float:

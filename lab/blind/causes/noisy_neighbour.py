@@ -21,7 +21,7 @@ evidence = signs.lacks_a_core
 
 
 def orders(measured: Measurements, strength: float) -> Orders:
-    """Order threads that compute, on the server's own core if it is kept on one."""
+    """Order threads that compute, on the server's own core if the server is pinned to one."""
     threads = 4 if measured.core is not None else 2 * measured.cores
     order = {
         "kind": "noisy-neighbour",
@@ -35,14 +35,14 @@ def orders(measured: Measurements, strength: float) -> Orders:
 def disturb(order: Order, inbox: Inbox, _server: Server) -> None:
     """Compute in some threads, for a share of each period; on one core if the order names it and the system can.
 
-    All threads rest at the same time, as those of a container whose quota is used up.
+    All threads rest at the same time, like those of a container whose quota is used up.
     """
     if order["core"] is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {order["core"]})
 
     began, works_s = time.monotonic(), order["share"] * PERIOD_S
 
-    def hash_on() -> None:
+    def hash_repeatedly() -> None:
         while not inbox.news:
             in_period = (time.monotonic() - began) % PERIOD_S
             if in_period < works_s:
@@ -50,7 +50,9 @@ def disturb(order: Order, inbox: Inbox, _server: Server) -> None:
             else:
                 time.sleep(PERIOD_S - in_period)
 
-    threads = [threading.Thread(target=hash_on, name="work", daemon=True) for _ in range(order["threads"])]
+    threads = [
+        threading.Thread(target=hash_repeatedly, name="work", daemon=True) for _ in range(order["threads"])
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Nothing at all: the cause of a session in which all is well."""
+"""No cause: the answer of a session in which all is well."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from lab.blind.sizing import PATTERN, SECOND, Measurements, Orders
 from loadtest.resp import ConnectionLost, Server, Stream, command, connect
 
 WAIT_MS = 60.0
-"""How long a bystander should wait for one round of all searches."""
+"""The wait that one round of all searches should cause for a bystander."""
 POLL_MS = 250
 
 
@@ -28,7 +28,7 @@ def orders(measured: Measurements, strength: float) -> Orders:
 
 
 def disturb(order: Order, inbox: Inbox, server: Server) -> None:
-    """Search the keyspace on many connections at once, on each of them over and over."""
+    """Search the keyspace repeatedly on many connections at once."""
 
     def scan(cursor: bytes) -> bytes:
         return command("SCAN", cursor, "MATCH", order["pattern"], "COUNT", order["count"])

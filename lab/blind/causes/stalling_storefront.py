@@ -13,9 +13,9 @@ LONGEST_S = 1.0
 
 
 def evidence(readings: Readings) -> Evidence:
-    """Found if pages are slow, and so are some that need no cache, while no PING waits as long.
+    """Found if pages are slow, even some that need no cache, while no PING waits as long.
 
-    Where other programs take the cores, the storefront waits for one, which is another cause.
+    If other programs take the cores, the storefront waits for a core, which is another cause.
     """
     stalls = readings.stalls(readings.web_most_ms, max(readings.direct_most_ms, readings.link_most_ms))
     return Evidence(

@@ -13,10 +13,10 @@ from lab.server.figures import Evidence
 
 def evidence(readings: Readings) -> Evidence:
     """Found if changes wait long and keys are deleted one by one."""
-    found = signs.one_by_one(readings)
+    one_by_one = signs.one_by_one(readings)
     return Evidence(
-        readings.stale and found.found,
-        f"{found.text.rstrip('.')}; {readings.changes_text}; {readings.p99_text}.",
+        readings.stale and one_by_one.found,
+        f"{one_by_one.text.rstrip('.')}; {readings.changes_text}; {readings.p99_text}.",
     )
 
 

@@ -42,12 +42,14 @@ def healthy() -> Readings:
     )  # fmt: skip
 
 
-def journal_of(names: Sequence[str], folder: Path, here: Readings, **more: Any) -> Journal:
-    """Return the journal of a session with these causes, in which the lab measured `here` all the time."""
+def journal_of(names: Sequence[str], folder: Path, measured: Readings, **more: Any) -> Journal:
+    """Return the journal of a session with these causes, in which the lab measured the same readings all the time."""
     return Journal(
         tuple(CAUSES[name] for name in names),
         folder / "notes.txt",
-        lambda cause, said: judge(cause, said, [here], here, [name for name in names if name != cause.id]),
+        lambda cause, said: judge(
+            cause, said, [measured], measured, [name for name in names if name != cause.id]
+        ),
         **more,
     )
 
@@ -55,12 +57,12 @@ def journal_of(names: Sequence[str], folder: Path, here: Readings, **more: Any) 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Recorded]:
     """A function that returns the record of a cause's real scene, which it brings up at the first call."""
-    kept: dict[str, Recorded] = {}
+    records: dict[str, Recorded] = {}
 
     def record(cause: str) -> Recorded:
-        if cause not in kept:
-            kept[cause] = _record(cause, tmp_path_factory.mktemp("scene") / "session")
-        return kept[cause]
+        if cause not in records:
+            records[cause] = _record(cause, tmp_path_factory.mktemp("scene") / "session")
+        return records[cause]
 
     return record
 

@@ -40,9 +40,9 @@ def _threads(process: psutil.Process) -> list[str]:
     return [path.read_text().strip() for path in tasks.glob("*/comm")] if tasks.is_dir() else []
 
 
-def gather(session: Session, said: list[str]) -> Sources:
-    """Read every source of a running session. `said`: what the session printed."""
-    sources = {"printed": "\n".join(said)}
+def gather(session: Session, printed: list[str]) -> Sources:
+    """Read every source of a running session. `printed`: the lines that the session printed."""
+    sources = {"printed": "\n".join(printed)}
     for name, process in _processes(session):
         sources[f"arguments of {name} {process.pid}"] = " ".join([process.name(), *process.cmdline()])
         sources[f"environment of {name} {process.pid}"] = repr(process.environ())
@@ -52,9 +52,9 @@ def gather(session: Session, said: list[str]) -> Sources:
         for path in ENDPOINTS:
             sources[f"{client.name} {path}"] = _page(client, path)
     for file in sorted(session.folder.rglob("*")):
-        where = str(file.relative_to(session.folder.parent))
-        held = file.read_bytes().decode("latin-1") if file.is_file() else ""
-        sources[f"file {where}"] = f"{where}\n{held}"
+        path = str(file.relative_to(session.folder.parent))
+        content = file.read_bytes().decode("latin-1") if file.is_file() else ""
+        sources[f"file {path}"] = f"{path}\n{content}"
     for what in ANSWERS:
         try:
             sources[f"look {what}"] = session.reply({"verb": "look", "what": what})
@@ -81,7 +81,7 @@ def leaks(sources: Sources) -> list[str]:
 
 
 def outline(session: Session) -> dict[str, list[str]]:
-    """What must be the same whatever the cause: processes, arguments, environments, files, names of metrics.
+    """Return the parts that must be the same under every cause: processes, arguments, files, metrics and so on.
 
     Numbers (ports, ids) and the session's folder are left out: they differ between two starts of the same cause.
     """

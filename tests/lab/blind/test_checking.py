@@ -74,15 +74,15 @@ def test_a_cure_needs_half_a_minute_of_health() -> None:
 
 
 @pytest.mark.parametrize("calm", [1, 2, 5])
-def test_what_hides_the_cause_is_told_apart_by_the_symptoms_return(calm: int) -> None:
+def test_a_lever_that_hides_the_cause_shows_by_the_symptoms_return(calm: int) -> None:
     """A symptom that goes and comes back within the check is no cure, and the outcome says so."""
     outcome, ticks = checked([BAD, *[{}] * calm, BAD, BAD])
     assert outcome and not outcome.cured and ticks == calm + 3
     assert f"the symptom returned after {TICK * calm:.0f} s: the lever hid the cause" in outcome.text
 
 
-def test_a_single_bad_sample_begins_the_half_minute_anew() -> None:
-    """One bad sample among good ones may be the machine's doing: it decides nothing, but the 30 s begin again."""
+def test_a_single_bad_sample_restarts_the_half_minute() -> None:
+    """The machine may cause a single bad sample: it decides nothing, but the 30 s begin again."""
     outcome, ticks = checked([BAD, *[{}] * 4, BAD, *[{}] * 20])
     assert outcome and outcome.cured and ticks == 6 + HEALTHY_FOR_S / TICK
 
@@ -114,7 +114,7 @@ def test_a_queue_may_take_longer_than_a_scene_that_comes_and_goes() -> None:
 
 
 @pytest.mark.parametrize("rows", [[BAD] * 30, [{}, {}, BAD, BAD], [{"pages": 200}] * 20])
-def test_an_outcome_tells_what_is_usual_at_the_first_level_only(rows: list[dict[str, Any]]) -> None:
+def test_an_outcome_names_healthy_figures_at_the_first_level_only(rows: list[dict[str, Any]]) -> None:
     """From level 2 on an outcome names what was seen, and none of the figures of the time when all was well."""
     usual = ("1.0 →", "60 when all was well")
     outcome, _ = checked(rows)
@@ -220,7 +220,7 @@ def test_an_answer_says_that_it_is_not_cured(tmp_path: Path, healthy: Readings) 
 
 
 @pytest.mark.parametrize("task", ["find", "cure"])
-def test_the_reveal_and_the_page_tell_of_the_cure(task: str, tmp_path: Path, healthy: Readings) -> None:
+def test_the_reveal_and_the_page_name_the_cure(task: str, tmp_path: Path, healthy: Readings) -> None:
     """Where a cure was asked for, reveal and page say by what and when it was cured, and what would be a cure."""
     held = journal(tmp_path, healthy, task)
     if task == "cure":
@@ -269,7 +269,7 @@ def hear(session: Session, ticks: range, **changes: Any) -> None:
         session._run_check()
 
 
-def test_a_lever_is_pulled_checked_and_told(session: Session) -> None:
+def test_a_lever_is_pulled_checked_and_reported(session: Session) -> None:
     """A pulled lever is checked by the samples that follow; the outcome comes once, and a further lever is refused."""
     said: list[str] = []
     session._print = said.append
@@ -283,7 +283,7 @@ def test_a_lever_is_pulled_checked_and_told(session: Session) -> None:
 
 
 def test_another_lever_replaces_the_check(session: Session) -> None:
-    """A lever that is pulled during a check begins the check anew, and costs nothing."""
+    """A lever that is pulled during a check restarts the check, and costs nothing."""
     pull(session, "pool", "size", "50")
     hear(session, range(6, 9), page_ms=60.0)
     pull(session, "link", "standby")
@@ -328,7 +328,7 @@ def test_a_session_that_asks_for_the_cause_only_has_no_levers(session: Session) 
 
 
 def test_two_bad_samples_make_a_lever_needed(session: Session) -> None:
-    """One bad sample in a healthy scene may be the machine's doing, so it does not make a lever a cure."""
+    """The machine may cause a single bad sample in a healthy scene, so it does not make a lever a cure."""
     assert session._cure_was_needed()
     samples = [sample(tick) for tick in range(8)]
     session.observer = SimpleNamespace(samples=[*samples, sample(8, **BAD)])  # type: ignore[assignment]

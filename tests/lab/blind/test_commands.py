@@ -59,7 +59,7 @@ def start(home: Path, *arguments: str) -> Running:
     return Running(*arguments, cwd=home.parent, verb="blind", LAB_BLIND_HOME=str(home))
 
 
-def said(home: Path) -> str:
+def output(home: Path) -> str:
     """Return what the session has printed so far."""
     return (home.parent / "stdout.txt").read_text()
 
@@ -131,8 +131,8 @@ def read(home: Path) -> str:
 def test_a_session_from_start_to_reveal(home: Path) -> None:
     """A session with look, note, hint, a wrong and a right answer and reveal leaves a page and notes, no process."""
     with start(home, "start", "--seed", str(SEED)) as session:
-        session.until(lambda: "the session" in blind(home, "note", "too early").err or said(home), 30)
-        session.until(lambda: "Ctrl-C here ends everything" in said(home))
+        session.until(lambda: "the session" in blind(home, "note", "too early").err or output(home), 30)
+        session.until(lambda: "Ctrl-C here ends everything" in output(home))
         assert len(session.seen) >= 10
         second = blind(home, "start")
         assert second.is_one_line(2), second
@@ -186,7 +186,7 @@ def test_a_session_from_start_to_reveal(home: Path) -> None:
 def test_ctrl_c_while_starting_leaves_nothing(stage: str, home: Path) -> None:
     """Ctrl-C at any stage prints one line, exits with code 130, ends every process and removes the socket."""
     with start(home, "open", "noisy-neighbour") as session:
-        session.until(lambda: stage in said(home))
+        session.until(lambda: stage in output(home))
         session.signal(signal.SIGINT)
         answer = session.answer()
         assert session.seen
@@ -198,7 +198,7 @@ def test_ctrl_c_while_starting_leaves_nothing(stage: str, home: Path) -> None:
 def test_a_killed_session_leaves_no_processes_and_its_socket_counts_as_none(home: Path) -> None:
     """After SIGKILL of a session its processes end by themselves, and its socket no longer answers."""
     with start(home, "open", "nothing") as session:
-        session.until(lambda: "filling" in said(home))
+        session.until(lambda: "filling" in output(home))
         session.family()
         session.signal(signal.SIGKILL)
         session.process.wait()

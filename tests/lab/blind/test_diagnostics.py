@@ -47,7 +47,7 @@ def target(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
 
 
 @pytest.fixture
-def beside(server: Server) -> Iterator[Callable[[Callable[[CliConnection], object]], None]]:
+def background_load(server: Server) -> Iterator[Callable[[Callable[[CliConnection], object]], None]]:
     """A function that repeats a command in a background thread until the test is over."""
     ended = threading.Event()
     threads = []
@@ -55,12 +55,12 @@ def beside(server: Server) -> Iterator[Callable[[Callable[[CliConnection], objec
     def begin(ask: Callable[[CliConnection], object]) -> None:
         line = CliConnection(server.url)
 
-        def again() -> None:
+        def repeat() -> None:
             while not ended.is_set():
                 ask(line)
             line.close()
 
-        threads.append(threading.Thread(target=again))
+        threads.append(threading.Thread(target=repeat))
         threads[-1].start()
 
     yield begin
@@ -83,10 +83,10 @@ def test_a_scene_without_a_session_has_no_history(target: Target) -> None:
 
 
 def test_one_long_call_among_many_short_ones_is_seen(
-    target: Target, beside: Callable[[Callable[[CliConnection], object]], None]
+    target: Target, background_load: Callable[[Callable[[CliConnection], object]], None]
 ) -> None:
     """One long call shows in the column of the longest call, though the mean hides it."""
-    beside(lambda line: line.ask("GET", "a"))
+    background_load(lambda line: line.ask("GET", "a"))
     sleeper = threading.Timer(0.3, lambda: CliConnection(target.server.url).ask("DEBUG", "SLEEP", "0.1"))
     sleeper.start()
     table = rows(raw_reading("commands", target, str))
@@ -97,10 +97,10 @@ def test_one_long_call_among_many_short_ones_is_seen(
 
 
 def test_shares_add_up_to_the_threads(
-    target: Target, beside: Callable[[Callable[[CliConnection], object]], None]
+    target: Target, background_load: Callable[[Callable[[CliConnection], object]], None]
 ) -> None:
     """The shares add up to the thread's; reading, parsing and answering have a row, the larger part for short calls."""
-    beside(lambda line: line.ask("GET", "a"))
+    background_load(lambda line: line.ask("GET", "a"))
     table = rows(raw_reading("commands", target, str))
     whole = float(table.pop("(the thread in all)")[-1])
     beside_it = float(table["(reading, parsing, answering)"][-1])
@@ -132,7 +132,7 @@ def test_a_slow_command_has_a_client(server: Server, target: Target) -> None:
     line.close()
 
 
-def test_users_are_asked_elsewhere_and_unknown_readings_are_named(target: Target) -> None:
+def test_the_caller_supplies_users_and_unknown_readings_are_named(target: Target) -> None:
     """The caller gives what users see; an unknown reading is refused in one line that lists those there are."""
     assert raw_reading("users", target, lambda: "all is well") == "all is well"
     with pytest.raises(

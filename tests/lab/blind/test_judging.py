@@ -89,7 +89,7 @@ def test_wrong_figures_cost_and_prove_nothing(healthy: Readings) -> None:
     assert "not true, the lab measured 40 ms" in found.figures[0].text
 
 
-def test_large_figures_are_told_in_full(healthy: Readings) -> None:
+def test_large_figures_are_written_in_full(healthy: Readings) -> None:
     """The lab's figure is written with all its digits, as people write it, and never as a power of ten."""
     found = judged("connection-storm", "server.connects = 20 /s", healthy)
     assert found.figures[0].text.endswith("the lab measured 6,000 /s")

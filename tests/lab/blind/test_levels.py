@@ -35,7 +35,7 @@ def session(level: int, folder: Path) -> Session:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_what_is_usual_is_told_at_the_first_level_only(level: int, tmp_path: Path) -> None:
+def test_healthy_figures_are_shown_at_the_first_level_only(level: int, tmp_path: Path) -> None:
     """`look users` names the healthy figures, and `look history` shows what was before, at level 1 and no other."""
     held = session(level, tmp_path)
     usual = f"p99 of a page {HEALTHY.page_ms:.1f} ms"

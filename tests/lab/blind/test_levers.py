@@ -157,7 +157,7 @@ def test_a_restarted_part_is_away_and_then_as_before() -> None:
 
 
 def test_nothing_is_ordered_after_the_end() -> None:
-    """What is due after the session's end is not done: the programs are gone."""
+    """An order that is due after the end of the session is not sent: the programs are gone."""
     scene = Fake(CAUSES["scan-storm"].all_orders(MEASURED))
     scene.pull(f"restart {SECOND}")
     scene.levers.close()

@@ -40,7 +40,7 @@ def readings_of(pair: tuple[str, ...], healthy: Readings) -> Readings:
 
 @pytest.mark.parametrize("pair", FOUND)
 def test_no_program_takes_orders_of_two_causes(pair: tuple[str, str]) -> None:
-    """What one cause orders, the other leaves alone, so that both are at work."""
+    """No program gets orders of both causes, so both are at work."""
     one, other = (CAUSES[name].orders(MEASURED, 1.0) for name in pair)
     assert one and other and not set(one) & set(other)
     assert orders_of([CAUSES[name] for name in pair], MEASURED) == sizing.HEALTHY_ORDERS | one | other

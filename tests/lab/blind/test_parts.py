@@ -230,7 +230,7 @@ def test_the_search_finds_a_name_in_any_spelling(leak: str) -> None:
     assert len(leaks(clean | {"environment": f"x {leak} y"})) == 1
 
 
-def test_what_a_program_is_told_shows_neither_in_arguments_nor_environment(tmp_path: Path) -> None:
+def test_a_programs_orders_show_neither_in_arguments_nor_environment(tmp_path: Path) -> None:
     """A program gets its instruction, but nothing of it shows in the process's arguments or environment."""
     child = Child(
         "program", [sys.executable, "-m", "lab.blind.launcher"], tmp_path / "log", cwd=ROOT, stdin_open=True
@@ -336,7 +336,7 @@ def test_after_the_reveal_nothing_counts_any_more(revealing: Session, words: dic
         revealing.reply(words)
 
 
-def test_a_reveal_is_told_in_the_first_terminal_too(revealing: Session) -> None:
+def test_a_reveal_is_printed_in_the_first_terminal_too(revealing: Session) -> None:
     """The terminal of the scene says that it was revealed in the other one, names the cause, and that it ends."""
     said: list[str] = []
     revealing._print = said.append
@@ -362,7 +362,7 @@ def test_health_on_a_restless_machine_is_the_best_sample(
 
 
 def test_health_is_the_median_where_samples_differ_by_luck() -> None:
-    """Of three samples the median of each figure counts, and one that the machine disturbed counts for nothing."""
+    """Of three samples the median of each figure counts, and one that the machine disturbed does not count."""
     three = iter([UserFigures(39.0, 1.7, 0.1), UserFigures(11.0, 5.3, 0.2), UserFigures(15.0, 3.0, 0.3)])
     assert healthy_figures(lambda: next(three), 3) == UserFigures(15.0, 3.0, 0.2)
     disturbed = iter(

@@ -111,7 +111,7 @@ def test_a_big_value_is_sent_again_and_again(server: Server) -> None:
 
 
 def test_a_big_value_that_somebody_deletes_is_put_again(server: Server) -> None:
-    """Whoever deletes the value has a moment's rest: the program puts it again, and all connections go on."""
+    """After the value is deleted, the program writes it again within a moment, and all connections go on."""
     client = server.client()
     with at_work("hot-big-key", server, connections=4, bytes=50_000):
         eventually(lambda: stat(client, "total_net_output_bytes") > 10_000_000)

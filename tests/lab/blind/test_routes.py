@@ -1,4 +1,4 @@
-"""What stands still now and then: the link, the storefront; and whether the longest of many waits shows it."""
+"""A link and a storefront that stall now and then; the longest of many waits shows it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.loadtest.conftest import Server
 
 
 def test_a_link_that_stands_still_keeps_the_order_and_loses_nothing() -> None:
-    """What comes while it stands still is due at the end of that; what comes at other times is due after the delay."""
+    """Bytes that come during a stall are due at its end; bytes that come at other times are due after the delay."""
     delay = Delay(0.01, stall_s=0.3, every_s=2.0)
     arrivals = [tenth / 10 for tenth in range(100)]
     due = [delay.due(at) for at in arrivals]
@@ -116,7 +116,7 @@ def gaps(moments: list[float]) -> list[float]:
     return [after - before for before, after in pairwise(moments)]
 
 
-def test_the_pool_hears_of_the_housekeeping(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pool_passes_orders_to_the_housekeeping(monkeypatch: pytest.MonkeyPatch) -> None:
     """One order is for the pool and for the housekeeping."""
     monkeypatch.setattr(faulty_pool, "Inbox", lambda on_order: None)
     heard: list[dict[str, Any]] = []

@@ -108,12 +108,12 @@ def diagnose(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture
-def beside(server: Server) -> Iterator[Callable[[Callable[[Any], object], float], None]]:
+def background_load(server: Server) -> Iterator[Callable[[Callable[[Any], object], float], None]]:
     """A function that repeats something on the server until the test is over."""
     ended = threading.Event()
     threads = []
 
-    def again(do: Callable[[Any], object], every_s: float) -> None:
+    def repeat(do: Callable[[Any], object], every_s: float) -> None:
         client = server.client()
 
         def loop() -> None:
@@ -123,7 +123,7 @@ def beside(server: Server) -> Iterator[Callable[[Callable[[Any], object], float]
         threads.append(threading.Thread(target=loop, daemon=True))
         threads[-1].start()
 
-    yield again
+    yield repeat
     ended.set()
     for thread in threads:
         thread.join(10)

@@ -1,4 +1,4 @@
-"""What tests of `bin/lab diagnose` share: a recording proxy, services that are no Redis, a fake server."""
+"""Helpers for tests of `bin/lab diagnose`: a recording proxy, services other than Redis, a fake server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Tap(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
 
     def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", 0), self.Way)
+        super().__init__(("127.0.0.1", 0), self.Relay)
         self.behind = port
         self.commands: list[tuple[float, list[str]]] = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -33,11 +33,11 @@ class Tap(socketserver.ThreadingTCPServer):
         """Its address."""
         return f"redis://127.0.0.1:{self.server_address[1]}"
 
-    class Way(socketserver.BaseRequestHandler):
-        """One connection."""
+    class Relay(socketserver.BaseRequestHandler):
+        """Relays one connection."""
 
         def handle(self) -> None:
-            """Pass data on both ways, and record the commands."""
+            """Pass data on in both directions, and record the commands."""
             tap: Any = self.server
             with socket.create_connection(("127.0.0.1", tap.behind)) as there:
                 threading.Thread(target=self._back, args=(there,), daemon=True).start()

@@ -17,11 +17,11 @@ REDIS = {
     "total_connections_received": 0.0, "rejected_connections": 0.0, "total_net_output_bytes": 0.0, "sync_full": 0.0,
     "aof_enabled": 0.0, "total_forks": 0.0,
 }  # fmt: skip
-Told = Mapping[str, object]
+InfoFields = Mapping[str, object]
 
 
 def window(
-    per_second: Told,
+    per_second: InfoFields,
     commands: Mapping[str, tuple[float, float]],
     waits_ms: tuple[float, ...],
     step_s: float = 0.0,
@@ -32,25 +32,25 @@ def window(
     """
     looks = []
     for second in range(int(SECONDS) + 1):
-        told = {
+        fields = {
             name: f"{value * second:.6f}" if isinstance(value, float) else str(value)
             for name, value in per_second.items()
         }
-        told |= {
+        fields |= {
             f"cmdstat_{name.lower()}": f"calls={round(calls * second)},usec={round(calls * second * each)}"
             for name, (calls, each) in commands.items()
         }
         at = 1000.0 + second + (step_s if second > SECONDS / 2 else 0.0)
-        looks.append(InfoSnapshot(at, told, read_at=float(second), asked_at=second - 0.01))
+        looks.append(InfoSnapshot(at, fields, read_at=float(second), asked_at=second - 0.01))
     waits = [waits_ms[number % len(waits_ms)] / 1000 for number in range(200)]
     probed = [Probed(number / 10, wait) for number, wait in enumerate(waits)]
     product, version = info.product(looks[0].fields) or ("a server", "")
     return Window("redis://cache:6379", product, version, looks, probed)
 
 
-def told(of: Window, judgement: WindowJudgement) -> str:
-    """Everything that a diagnosis says."""
-    return Diagnosis.from_window(of, judgement, {}).model_dump_json()
+def as_json(seen: Window, judgement: WindowJudgement) -> str:
+    """Return the whole diagnosis as JSON."""
+    return Diagnosis.from_window(seen, judgement, {}).model_dump_json()
 
 
 def test_a_drowned_server_is_drowned_by_its_searches() -> None:
@@ -104,7 +104,7 @@ def test_plain_overload_is_no_health() -> None:
     of = window(piped, {"GET": (120_000, 2.0), "SET": (120_000, 3.0)}, (2.0, 4.0, 4.5))
     found = judge(of)
     assert answer_of(found) == "saturated"
-    assert "24.0 commands came with one read of a socket" in told(of, found)
+    assert "24.0 commands came with one read of a socket" in as_json(of, found)
 
 
 DRAGONFLY = REDIS | {"dragonfly_version": "df-v1.40.1", "thread_count": 1, "used_cpu_user": 0.97,
@@ -122,13 +122,13 @@ def test_a_clock_that_counts_waits_gives_no_impossible_figure() -> None:
     assert all(command.share <= 1 for command in Diagnosis.from_window(of, found, {}).commands)
 
 
-def test_threads_are_told_as_threads() -> None:
+def test_threads_are_counted_as_threads() -> None:
     """Two of sixteen threads are 2.0 of 16 threads, not 200 % of the time."""
     many = DRAGONFLY | {"thread_count": 16, "used_cpu_user": 10.7}
     of = window(many, {"SET": (50_000, 40), "GET": (50_000, 20)}, (0.3,))
     assert of.share("SET") == pytest.approx(2 / 16)
     full = window(many | {"used_cpu_user": 15.9}, {"SET": (50_000, 40), "GET": (50_000, 20)}, (0.3,))
-    assert "SET 2.0 of 16 threads" in told(full, judge(full))
+    assert "SET 2.0 of 16 threads" in as_json(full, judge(full))
 
 
 GARNET = {"garnet_version": "2.2.0", "redis_version": "7.4.3", "total_connections_received": 0.01}
@@ -152,7 +152,7 @@ PIKA = {
 )
 @pytest.mark.parametrize("waits_ms", [(0.3,), (0.3, 30.0)])
 def test_a_missing_field_is_not_evidence_of_health(
-    server: Told, name: str, unseen: str, waits_ms: tuple[float, ...]
+    server: InfoFields, name: str, unseen: str, waits_ms: tuple[float, ...]
 ) -> None:
     """A server without statistics of commands is not called healthy, and that refutes no cause."""
     of = window(server, {}, waits_ms)
@@ -161,7 +161,7 @@ def test_a_missing_field_is_not_evidence_of_health(
     assert answer_of(found) == "unknown"
     assert f"INFO lacks {unseen}" in found.sentence
     assert "scan-storm" not in {each.cause.id for each in found.refuted}
-    assert '"cmdstat":["scan-storm","keys-command"' in told(of, found)
+    assert '"cmdstat":["scan-storm","keys-command"' in as_json(of, found)
 
 
 def test_a_server_with_several_threads_has_its_lead() -> None:
@@ -185,7 +185,7 @@ def test_a_clock_that_steps_changes_no_figure(step_s: float) -> None:
     assert answer_of(judge(stepped)) == answer_of(judge(steady)) == "nothing"
 
 
-def test_a_wait_that_the_probe_happened_to_miss_is_foretold() -> None:
+def test_a_wait_that_the_probe_happened_to_miss_is_predicted() -> None:
     """Few requests may all fall between long calls. What the server counted says what others wait."""
     of = window(REDIS | {"used_cpu_user": 0.05}, {"SMEMBERS": (0.5, 44_000), "GET": (900, 3)}, (0.3,))
     found = judge(of)

@@ -88,7 +88,7 @@ def sources(board: dict[str, Any]) -> set[str]:
     return {each["datasource"]["uid"] for each in asking}
 
 
-def test_nothing_of_the_lab_is_asked_for(exported: Path) -> None:
+def test_nothing_of_the_lab_is_needed(exported: Path) -> None:
     """The export asks only for metrics that redis_exporter gives, none of the lab's own."""
     text = "".join(path.read_text(encoding="utf-8") for path in exported.iterdir() if path.suffix != ".md")
     metrics = set(re.findall(r"\b([a-z]+_[a-z_]+)\s*\{", text))
@@ -111,7 +111,7 @@ def test_nothing_of_the_lab_is_asked_for(exported: Path) -> None:
 def test_bad_names_are_one_line(
     words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What would break a query or a file is refused, and nothing is written."""
+    """A name that would break a query or a file is refused, and nothing is written."""
     assert run_command(["export", str(tmp_path / "mine"), *words]) == 2
     [line] = capsys.readouterr().err.strip().splitlines()
     assert said in line

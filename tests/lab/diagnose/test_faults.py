@@ -106,7 +106,7 @@ def test_a_user_without_password_or_rights_gets_one_line(server: Server, diagnos
         (b"", "closed the connection"),
     ],
 )
-def test_other_services_are_told_apart(words: bytes, said: str, diagnose: Run) -> None:
+def test_other_services_are_recognised(words: bytes, said: str, diagnose: Run) -> None:
     """HTTP, Memcached, a loading server, a Sentinel and a port that hangs up are told apart, in one line each."""
     with Other(words) as other:
         url = f"redis://127.0.0.1:{other.server_address[1]}"
@@ -144,7 +144,7 @@ def test_tls(encrypted: tuple[int, Path], server: Server, diagnose: Run) -> None
     )
 
 
-def test_an_expired_certificate_is_told_apart() -> None:
+def test_an_expired_certificate_is_recognised() -> None:
     """An expired certificate is not taken for one of an unknown authority."""
     error = redis.ConnectionError(
         "Error 1 connecting to cache:6379. [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has "
@@ -162,7 +162,7 @@ GARBAGE = "\r\n".join(
 )  # fmt: skip
 
 
-def test_what_cannot_be_read_is_left_out_and_told(diagnose: Run) -> None:
+def test_unreadable_fields_are_left_out_and_reported(diagnose: Run) -> None:
     """Garbage in INFO, in a log and in CLIENT LIST is left out; the diagnosis says so, and has finite figures."""
     odd = {"SLOWLOG": b"*1\r\n:7\r\n", "CLIENT": b"$6\r\nomem=x\r\n", "LATENCY": b"$3\r\nabc\r\n"}
     with Fake(more=GARBAGE, replies=odd) as fake:
@@ -197,7 +197,7 @@ def test_a_server_that_hangs_at_the_end_is_not_healthy(diagnose: Run) -> None:
 
 
 def test_a_database_that_is_not_there_is_one_line(server: Server, diagnose: Run) -> None:
-    """What the server refuses while redis-py connects, such as a database, is told in one line."""
+    """A refusal while redis-py connects, such as of a database, is reported in one line."""
     found = diagnose(f"redis://127.0.0.1:{server.port}/99", "--seconds", "1")
     one_line(found, 3, "refuses the connection to database 99")
 

@@ -59,7 +59,7 @@ def test_every_cause_has_a_proof() -> None:
 NEEDS_NO_SYMPTOM = {"slow-network", "unpipelined-deletes", "connection-limit", *ROWS, "long-command"} - {
     "scan-storm"
 }
-"""What is slow without a wait of the probe: a state, or calls so long that others must wait for them."""
+"""Causes that are slow without a wait of the probe: a state, or calls so long that others must wait for them."""
 
 
 @pytest.mark.parametrize("cause", sorted(set(SHOWN) - NEEDS_NO_SYMPTOM))
@@ -85,7 +85,7 @@ def test_a_server_that_is_slow_for_a_cause_that_is_not_known_gets_none(make: Mak
     assert found.sentence.startswith("I cannot tell: a bystander waits 60.0 ms")
 
 
-def test_where_the_server_was_not_held_the_answer_says_to_look_elsewhere(make: Make) -> None:
+def test_the_answer_points_elsewhere_where_the_server_was_free(make: Make) -> None:
     """If a bystander stands still for much longer than the main loop was held, something else stands still."""
     still = {"waits_ms": (0.3, 0.3, 0.3, 0.3, 60.0)}  # 12 % of the time
     assert (
@@ -221,25 +221,25 @@ def test_a_server_that_is_never_idle_says_nothing_of_the_way(
     assert (window.parts_ms["round trip"] > window.parts_ms["waiting"]) is (said == "slow-network")
 
 
-def test_a_disk_and_a_neighbour_are_told_apart_by_the_kernels_record(make: Make) -> None:
+def test_a_disk_and_a_neighbour_are_separated_by_the_kernels_record(make: Make) -> None:
     """A loop that waits much longer than it lacks a core waits for the disk as well."""
     both = judge(make(**HELD | {"waited": 0.15, "others": 1.5}))
     assert set(answer_of(both).split(" + ")) == {"slow-disk", "noisy-neighbour"}
 
 
-def copied(of: Window, seconds: range, waits: range, state: str = "wait_bgsave") -> Window:
+def copied(window: Window, seconds: range, waits: range, state: str = "wait_bgsave") -> Window:
     """Return the window with a full copy under way in these seconds, and every other request slow in those."""
     looks = [
         replace(look, fields={**look.fields, "slave0": f"ip=10.0.0.7,port=6379,state={state},offset=0,lag=0"})
         if look.read_at in seconds
         else look
-        for look in of.snapshots
+        for look in window.snapshots
     ]
     probed = [
         replace(each, waited_s=0.06 if place % 2 and int(each.due_s) in waits else 0.0003)
-        for place, each in enumerate(of.probed)
+        for place, each in enumerate(window.probed)
     ]
-    return replace(of, snapshots=looks, probed=probed)
+    return replace(window, snapshots=looks, probed=probed)
 
 
 @pytest.mark.parametrize("state", ["wait_bgsave", "send_bulk"])

@@ -140,7 +140,7 @@ def test_json_is_all_there_is_on_stdout(tmp_path: Path, capfd: pytest.CaptureFix
 # --- a diagnosis
 
 
-def kept(
+def write_diagnosis(
     make: Make, folder: Path, busy: float, product: str = "valkey", **commands: tuple[float, float]
 ) -> Path:
     """Write the diagnosis of a server with 200,000 keys that did these commands: (calls a second, µs a call)."""
@@ -152,7 +152,7 @@ def kept(
 
 def test_a_diagnosis_of_keys_is_enough(make: Make, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """KEYS at 5 a second of 40 ms among 200,000: 0.2 µs a key, and 1 core at (1 - rest) × 1,000,000 keys."""
-    folder = kept(make, tmp_path, 0.3, KEYS=(5.0, 40_000.0))
+    folder = write_diagnosis(make, tmp_path, 0.3, KEYS=(5.0, 40_000.0))
     code, out, _ = lab(capfd, str(folder / FILE), "--json")
     assert code == 0
     told = json.loads(out)
@@ -167,7 +167,7 @@ def test_a_diagnosis_of_scan_needs_its_count(
     make: Make, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """1,000 SCANs a second of 200 µs: with COUNT 1,000 five walks a second, 0.2 µs a key. Without a COUNT: one line."""
-    folder = kept(make, tmp_path, 0.3, SCAN=(1000.0, 200.0))
+    folder = write_diagnosis(make, tmp_path, 0.3, SCAN=(1000.0, 200.0))
     one_line(lab(capfd, str(folder)), "add --count-now N")
     told: dict[str, Any] = json.loads(lab(capfd, str(folder), "--count-now", "1000", "--json")[1])
     assert told["question"]["events"] == pytest.approx(5.0)
@@ -181,7 +181,7 @@ def test_a_diagnosis_without_searches_is_one_line(
     make: Make, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing in it grows with the keys."""
-    one_line(lab(capfd, str(kept(make, tmp_path, 0.1))), "saw neither SCAN nor KEYS at work")
+    one_line(lab(capfd, str(write_diagnosis(make, tmp_path, 0.1))), "saw neither SCAN nor KEYS at work")
 
 
 def test_a_diagnosis_of_another_kind_of_server_is_one_line(
@@ -192,7 +192,7 @@ def test_a_diagnosis_of_another_kind_of_server_is_one_line(
         ("dragonfly", "serves others in the middle"),
         ("keydb", "leaves most of a search out"),
     ):
-        folder = kept(make, tmp_path, 0.3, product=product, KEYS=(5.0, 40_000.0))
+        folder = write_diagnosis(make, tmp_path, 0.3, product=product, KEYS=(5.0, 40_000.0))
         one_line(lab(capfd, str(folder)), f"is of a {product}, which {why}")
 
 

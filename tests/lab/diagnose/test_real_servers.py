@@ -1,4 +1,4 @@
-"""What `bin/lab diagnose` says of real servers: findings, changes, arguments, what it could not see."""
+"""`bin/lab diagnose` on real servers: causes, changes, arguments, and replies that it could not read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.lab.diagnose.diagnosekit import Fake, Run, acl
 from tests.loadtest.conftest import Server
 
 
-@pytest.mark.alone  # beside other tests the server waits for a core, and then nothing can be told
+@pytest.mark.alone  # next to other tests the server waits for a core, and then nothing can be told
 def test_nothing_is_wrong_with_an_idle_server(server: Server, diagnose: Run, tmp_path: Path) -> None:
     """On an idle server nothing is found; a page and a file that can be read again are written all the same."""
     code, said, announced = diagnose(server.url, "--seconds", "3", "--out", str(tmp_path / "out"))
@@ -36,10 +36,12 @@ def test_nothing_is_wrong_with_an_idle_server(server: Server, diagnose: Run, tmp
         assert words in page and words in said
 
 
-def test_the_commands_that_hold_a_server_are_named(server: Server, diagnose: Run, beside: Any) -> None:
+def test_the_commands_that_hold_a_server_are_named(
+    server: Server, diagnose: Run, background_load: Any
+) -> None:
     """A script that computes for 50 ms five times a second is the first finding, with the experiment to type."""
     text = "local s = 0 for i = 1, 3000000 do s = s + i % 7 end return s"
-    beside(lambda client: client.eval(text, 0), 0.15)
+    background_load(lambda client: client.eval(text, 0), 0.15)
     code, said, complaints = diagnose(server.url, "--seconds", "5", "--json")
     assert code == 0, complaints
     told = json.loads(said)
@@ -49,12 +51,12 @@ def test_the_commands_that_hold_a_server_are_named(server: Server, diagnose: Run
     assert told["figures"]["stalls"] >= 5
 
 
-def test_arguments_are_shown_on_request_and_never_kept(
-    server: Server, diagnose: Run, beside: Any, tmp_path: Path
+def test_arguments_are_shown_on_request_and_never_written(
+    server: Server, diagnose: Run, background_load: Any, tmp_path: Path
 ) -> None:
     """Names of keys are written to no file, and shown on the terminal only with --show-arguments."""
     server.client().config_set("slowlog-log-slower-than", 0)
-    beside(lambda client: client.get("secret:customer:7"), 0.05)
+    background_load(lambda client: client.get("secret:customer:7"), 0.05)
     out = str(tmp_path / "out")
     _, plain, announced = diagnose(server.url, "--seconds", "2", "--out", out)
     _, shown, _ = diagnose(server.url, "--seconds", "2", "--out", out, "--show-arguments")
@@ -64,16 +66,18 @@ def test_arguments_are_shown_on_request_and_never_kept(
     assert re.fullmatch(r"slow: GET secret:customer:7 \(\d+ times\)", line)
 
 
-def test_compare_shows_what_changed(server: Server, diagnose: Run, beside: Any, tmp_path: Path) -> None:
+def test_compare_shows_what_changed(
+    server: Server, diagnose: Run, background_load: Any, tmp_path: Path
+) -> None:
     """--compare tells what changed, such as commands that were not there before, with figures."""
     diagnose(server.url, "--seconds", "2", "--out", str(tmp_path))
-    beside(lambda client: client.incr("n"), 0.01)
+    background_load(lambda client: client.incr("n"), 0.01)
     _, said, _ = diagnose(server.url, "--seconds", "2", "--compare", str(tmp_path))
     assert "  INCRBY, calls a second: 0 → " in said
 
 
 def test_with_fewer_rights_it_says_what_it_could_not_see(server: Server, diagnose: Run) -> None:
-    """What the user's rights hide is told; the user of the printed ACL lacks only the command log."""
+    """Commands that the user has no right to are reported; the printed ACL lacks only the command log."""
     acl(server, "ACL SETUSER little on >pw +info +ping +select")
     url = f"redis://little:pw@127.0.0.1:{server.port}"
     code, said, _ = diagnose(url, "--seconds", "1")

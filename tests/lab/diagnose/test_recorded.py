@@ -29,13 +29,13 @@ SAID = {
     "pipelined-delete/transaction-all": "transaction",
     "scan-count/many-10000": "scan-storm",
     "shards/one-4": "scan-storm",
-    # What the cause rests on is not recorded: evicted_keys, expired_keys.
+    # The figures that the cause needs are not recorded: evicted_keys, expired_keys.
     "eviction-cycle/cycle": "unknown",
 }
 
 
-def told(name: str) -> Window:
-    """A phase of a recorded run as a diagnosis would have seen it; a record has no more of INFO than this."""
+def recorded_window(name: str) -> Window:
+    """Return a phase of a recorded run as a window. A record has only these fields of INFO."""
     folder, _, phase_id = name.partition("/")
     run = Run(ROOT / "docs" / "runs" / folder)
     phase = run.phase(phase_id)
@@ -64,4 +64,4 @@ def told(name: str) -> Window:
 @pytest.mark.parametrize("name", SAID)
 def test_a_recorded_incident_is_named(name: str) -> None:
     """The first cause is that of the incident; the phase of the cure has none."""
-    assert answer_of(judge(told(name))).split(" + ")[0] == SAID[name]
+    assert answer_of(judge(recorded_window(name))).split(" + ")[0] == SAID[name]

@@ -1,4 +1,4 @@
-"""What a diagnosis sends: only what is allowed, no more often than promised, and no longer than it may last."""
+"""The commands of a diagnosis: only allowed ones, within the promised rate and time."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def any_server(request: pytest.FixtureRequest) -> Iterator[Any]:
         client.close()
 
 
-def test_what_is_sent_is_allowed_and_no_more_often_than_promised(any_server: Any, diagnose: Run) -> None:
+def test_only_allowed_commands_are_sent_within_their_rate(any_server: Any, diagnose: Run) -> None:
     """On the wire and by the server's count only allowed commands are sent, within their rate; no key is changed."""
     own = any_server
 
-    def held() -> tuple[int, int, int]:
-        of = own.info("keyspace")["db0"]
-        return of["keys"], of["expires"], own.info("stats")["expired_keys"]
+    def keyspace() -> tuple[int, int, int]:
+        database = own.info("keyspace")["db0"]
+        return database["keys"], database["expires"], own.info("stats")["expired_keys"]
 
-    before = held()
+    before = keyspace()
     own.config_resetstat()
     port = own.connection_pool.connection_kwargs["port"]
     with Tap(port) as tap:
@@ -63,12 +63,12 @@ def test_what_is_sent_is_allowed_and_no_more_often_than_promised(any_server: Any
     known = {"info", "ping", "get", "slowlog|get", "commandlog|get", "latency|latest", "latency|histogram",
              "config|get", "client|list"}  # fmt: skip
     if not any("|" in name for name in names):
-        # Dragonfly counts by first words. The wire has told the second ones.
+        # Dragonfly counts by first words. The second ones were seen on the wire.
         known = {name.partition("|")[0] for name in known}
     assert names <= known
     told = json.loads(said)
     assert sum(told["sent"].values()) == len(tap.commands)
-    assert held() == before
+    assert keyspace() == before
 
 
 NEVER: tuple[tuple[str | int, ...], ...] = (
@@ -118,7 +118,7 @@ def timed(diagnose: Run, *words: str) -> tuple[float, tuple[int, str, str]]:
 
 
 AT_MOST_S = 3 + LOOKS_S + 1.5
-"""Of a diagnosis with --seconds 3: two slots of the probe are 0.2 s, and drawing nothing takes less than a second."""
+"""The most seconds of a diagnosis with --seconds 3: the probe's first two slots take 0.2 s, printing under a second."""
 
 
 @pytest.mark.whole

@@ -22,7 +22,7 @@ from tests.lab.diagnose.diagnosekit import Run
 from tests.loadtest.conftest import Server
 
 
-def test_what_is_kept_is_bounded_and_touches_nothing_else(make: Make, tmp_path: Path) -> None:
+def test_the_archive_is_bounded_and_touches_nothing_else(make: Make, tmp_path: Path) -> None:
     """Only the oldest diagnoses go; a folder of another content stays."""
     (tmp_path / "seen-it-all").mkdir()
     (tmp_path / "seen-0").write_text("a note")
@@ -50,9 +50,11 @@ def test_a_watch_goes_on_when_nothing_can_be_kept(
 
 
 @pytest.mark.whole
-def test_the_watch_keeps_what_was_bad_until_ctrl_c(server: Server, beside: Any, tmp_path: Path) -> None:
+def test_the_watch_keeps_bad_diagnoses_until_ctrl_c(
+    server: Server, background_load: Any, tmp_path: Path
+) -> None:
     """--watch prints a line per diagnosis and keeps the newest above the bound; SIGTERM ends it with exit code 130."""
-    beside(lambda client: client.execute_command("DEBUG", "SLEEP", "0.05"), 0.1)
+    background_load(lambda client: client.execute_command("DEBUG", "SLEEP", "0.05"), 0.1)
     script = (
         "import sys\nfrom lab.diagnose import command\ncommand.WATCHED_S = 1.2\n"
         "from lab.cli import main\nsys.exit(main())"
@@ -73,11 +75,11 @@ def test_the_watch_keeps_what_was_bad_until_ctrl_c(server: Server, beside: Any, 
 
 
 def test_a_watch_ends_after_its_seconds_and_shows_arguments(
-    server: Server, diagnose: Run, beside: Any, monkeypatch: pytest.MonkeyPatch
+    server: Server, diagnose: Run, background_load: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With --seconds a watch ends by itself, with exit code 0; --show-arguments shows slow commands below each line."""
     monkeypatch.setattr(command, "WATCHED_S", 1.5)
-    beside(lambda client: client.execute_command("DEBUG", "SLEEP", "0.05"), 0.1)
+    background_load(lambda client: client.execute_command("DEBUG", "SLEEP", "0.05"), 0.1)
     began = time.monotonic()
     code, said, _ = diagnose(server.url, "--watch", "--seconds", "5", "--show-arguments")
 

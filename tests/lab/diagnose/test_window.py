@@ -1,4 +1,4 @@
-"""Figures of a window: what the probe waited, stalls, shares, and where the time went."""
+"""Figures of a window: waits of the probe, stalls, shares, and the parts of the time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ from lab.server.window import InfoSnapshot, Probed, Window
 from tests.lab.diagnose.conftest import Make
 
 
-def with_probe(of: Window, waits: list[tuple[float, float]]) -> Window:
+def with_probe(window: Window, waits: list[tuple[float, float]]) -> Window:
     """Return the window with other waits: (due s, waited s)."""
-    return Window(of.shown, of.product, of.version, of.snapshots, [Probed(at, took) for at, took in waits])
+    return Window(
+        window.shown,
+        window.product,
+        window.version,
+        window.snapshots,
+        [Probed(at, took) for at, took in waits],
+    )
 
 
 def test_percentiles_and_their_interval(make: Make) -> None:
@@ -94,14 +100,14 @@ def test_a_copy_that_began_between_two_looks_is_seen(make: Make) -> None:
     assert replace(of, snapshots=looks, probe_began=0.5).copies == [(5.5, 6.5)]
 
 
-def test_what_we_ask_is_not_among_the_dearest(make: Make) -> None:
+def test_own_commands_are_not_among_the_dearest(make: Make) -> None:
     """The diagnosis's own commands are not among the dearest."""
     of = make(commands={"INFO": (1, 90_000), "SLOWLOG|GET": (1, 9000), "SET": (10, 5)})
     assert [name for name, _ in of.dearest] == ["GET", "SET"]
 
 
-def told_at(second: float, processed: int, keys: tuple[int, int]) -> InfoSnapshot:
-    """INFO of a server that has executed KEYS so often, in so many µs."""
+def snapshot_at(second: float, processed: int, keys: tuple[int, int]) -> InfoSnapshot:
+    """Return a snapshot of a server; `keys` are the calls of KEYS so far and their µs."""
     return InfoSnapshot(
         second,
         {
@@ -118,10 +124,10 @@ def test_counters_that_were_set_back_count_from_nothing(make: Make) -> None:
     of = replace(
         make(),
         snapshots=[
-            told_at(0.0, 1_000, (100, 4_000_000)),
-            told_at(1.0, 1_100, (105, 4_200_000)),
-            told_at(2.0, 10, (3, 120_000)),
-            told_at(3.0, 110, (8, 320_000)),
+            snapshot_at(0.0, 1_000, (100, 4_000_000)),
+            snapshot_at(1.0, 1_100, (105, 4_200_000)),
+            snapshot_at(2.0, 10, (3, 120_000)),
+            snapshot_at(3.0, 110, (8, 320_000)),
         ],
     )
     assert of.set_back
@@ -133,14 +139,16 @@ def test_counters_that_were_set_back_count_from_nothing(make: Make) -> None:
 
 def test_more_calls_in_less_time_is_a_reset_too(make: Make) -> None:
     """A counter of calls may have overtaken its old value between two looks, but not its time: no share is negative."""
-    of = replace(make(), snapshots=[told_at(0.0, 1_000, (3, 4_000_000)), told_at(1.0, 1_100, (5, 200_000))])
+    of = replace(
+        make(), snapshots=[snapshot_at(0.0, 1_000, (3, 4_000_000)), snapshot_at(1.0, 1_100, (5, 200_000))]
+    )
     assert of.spent("KEYS").share == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(
-    ("told", "is_kept"), [("1000000", True), ("1e30", False), ("-1e30", False), ("abc", False)]
+    ("time_usec", "is_kept"), [("1000000", True), ("1e30", False), ("-1e30", False), ("abc", False)]
 )
-def test_a_time_that_no_calendar_has_is_not_the_servers(told: str, is_kept: bool) -> None:
-    """Then this machine's clock serves: a diagnosis has a date."""
-    assert (server_time({"server_time_usec": told}) == 1.0) is is_kept
+def test_a_time_outside_the_calendar_is_not_the_servers(time_usec: str, is_kept: bool) -> None:
+    """Such a time is replaced by this machine's, so a diagnosis always has a date."""
+    assert (server_time({"server_time_usec": time_usec}) == 1.0) is is_kept
     assert server_time({}) > 1e9
