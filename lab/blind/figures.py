@@ -73,7 +73,7 @@ def find(name: str) -> Reading:
             return Reading(name, "/s", read=lambda readings: readings.spent(command).per_s)
         if part == "mean":
             return Reading(name, "ms", read=lambda readings: readings.spent(command).mean_us / 1000)
-        return Reading(name, "%", read=lambda of: 100 * of.spent(command).share)
+        return Reading(name, "%", read=lambda readings: 100 * readings.spent(command).share)
     near = difflib.get_close_matches(name, READINGS, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]}?" if near else ""
     raise UsageError(f"there is no reading {name!r}.{hint} `bin/lab blind readings` lists them.")
