@@ -10,12 +10,16 @@ run: lowest, highest, and the mean with its 95 % interval (Student's t).
 to 250 ms in which all processes of the run stand still, server and probe included (SIGSTOP, like a hypervisor), and a
 program that takes all cores for 0.5 to 2 s.
 
+With `all` in place of ID each scenario in turn is repeated, at `--pace`, on the embedded server: how often is a valid
+run of a true claim refuted?
+
 `--write` keeps the rows in docs/trust.json, with that claim's figures, and renews the tables in docs/trust.md and
 docs/predict.md.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import multiprocessing
@@ -28,6 +32,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -102,9 +107,10 @@ def run_once(
     seed: int,
     claim: str | None = None,
     per_minute: float = 0.0,
+    pace: str = "quick",
 ) -> Outcome:
     """Make one run into that folder, with disturbances if any are requested."""
-    words = [scenario, "--pace", "quick", "--server", server, "--stack", stack, "--seed", str(seed)]
+    words = [scenario, "--pace", pace, "--server", server, "--stack", stack, "--seed", str(seed)]
     command = [sys.executable, "-m", "lab", "run", *words, "--json", "--out", str(folder)]
     began = time.monotonic()
     process = subprocess.Popen(
@@ -210,6 +216,31 @@ def verdicts(records: dict[str, Any], part: str) -> str | None:
     )
 
 
+def every_scenario(records: dict[str, Any]) -> str | None:
+    """Return a table of the scenarios that `all` repeated, a row each, with each refusal and each missing verdict."""
+    lines = []
+    for part, found in records.items():
+        if not part.startswith("verdicts "):
+            continue
+        rows = found["rows"]
+        judged = [row for row in rows if row["code"] in (0, 1)]
+        refused = [
+            f"seed {row['seed']}: {note}" for row in judged if row["code"] == 1 for note in row["notes"]
+        ]
+        unjudged = Counter(
+            note.split(" (")[0] for row in rows if row not in judged for note in row["notes"][:1]
+        )
+        lines.append(
+            f"| {part.removeprefix('verdicts ')} | {len(judged)} of {len(rows)} | "
+            f"{sum(row['code'] == 0 for row in judged)} | {'; '.join(refused) or '-'} | "
+            f"{'; '.join(f'{count} x {why}' for why, count in unjudged.items()) or '-'} | {found['date']} |"
+        )
+    if not lines:
+        return None
+    head = "| scenario, pace | runs with a verdict | all claims hold | refused | why there was no verdict | day |"
+    return "\n".join(["`python -m bench.repeat all --write`:", "", head, "|---|---|---|---|---|---|", *lines])
+
+
 def predicted_again(records: dict[str, Any]) -> str | None:
     """Return a sentence on the errors of the predicted knees in repeated runs of a cluster."""
     if (part := records.get("repeat shards on embedded")) is None:
@@ -235,6 +266,7 @@ EVIDENCE = Evidence(
             "disturbed": lambda records: verdicts(
                 records, "repeat key-growth on embedded, 3 disturbances a minute"
             ),
+            "verdicts": every_scenario,
             "repeated": lambda records: verdicts(records, "repeat key-growth on embedded"),
         },
         "docs/predict.md": {"predicted again": predicted_again},
@@ -249,14 +281,34 @@ def count(text: str) -> int:
     return number
 
 
+def repeat(scenario: str, options: argparse.Namespace) -> list[Outcome]:
+    """Repeat a scenario until `times` runs are valid, or a fifth more were started; print and return the outcomes."""
+    found: list[Outcome] = []
+    while sum(one.judged for one in found) < options.times:
+        if len(found) >= options.times + max(1, options.times // 5):
+            break
+        with TemporaryDirectory() as folder:
+            run = Path(folder) / "run"
+            where, seed = (scenario, options.server, options.stack), options.seed + len(found)
+            found.append(run_once(*where, run, seed, options.claim, options.per_minute, options.pace))
+            print(found[-1].row(), file=sys.stderr, flush=True)
+            if found[-1].code == 1:  # worth a look afterwards
+                records = ROOT / "runs" / f"failed-{time.strftime('%Y%m%d-%H%M%S')}-{scenario}"
+                shutil.copytree(run, records)
+                print(f"      kept in {records.relative_to(ROOT)}", file=sys.stderr)
+    print(table(scenario, options.server, found), flush=True)
+    return found
+
+
 def main() -> int:
     """Entry point; exit code 0 when enough runs were valid and every valid one was as it should be."""
     parser = OneLineParser(prog="bench.repeat", description="Repeat a quick run and count.")
-    parser.add_argument("scenario", nargs="?", default="key-growth", help="scenario to repeat (key-growth)")
+    parser.add_argument("scenario", nargs="?", default="key-growth", help="scenario, or all (key-growth)")
     parser.add_argument("--server", default="embedded", help="server to run it on (embedded)")
     parser.add_argument(
         "--stack", default="native", help="stack to run it on: native, or compose beside `make up` (native)"
     )
+    parser.add_argument("--pace", choices=("quick", "standard", "full"), default="quick", help="pace (quick)")
     parser.add_argument("--times", type=count, default=10, help="valid runs wanted (10)")
     parser.add_argument(
         "--seed", type=int, default=1, help="seed of the first run; each later run takes the next number (1)"
@@ -267,35 +319,30 @@ def main() -> int:
     parser.add_argument("--claim", help="also print how far the ratio of this claim varies from run to run")
     parser.add_argument("--write", action="store_true", help="keep the rows, and renew the pages")
     options = parser.parse_args()
+    every = options.scenario == "all"
     try:
-        scenarios.find(options.scenario)
+        names = [one.id for one in scenarios.catalogue().values() if not one.refutes]
+        names = names if every else [scenarios.find(options.scenario).id]
     except LabError as error:
         print(f"bench.repeat: {error}", file=sys.stderr)
         return error.exit_code
-    found: list[Outcome] = []
-    while (valid := sum(one.judged for one in found)) < options.times:
-        if len(found) >= options.times + max(1, options.times // 5):
-            break
-        with TemporaryDirectory() as folder:
-            run = Path(folder) / "run"
-            where = options.scenario, options.server, options.stack
-            found.append(run_once(*where, run, options.seed + len(found), options.claim, options.per_minute))
-            print(found[-1].row(), file=sys.stderr, flush=True)
-            if found[-1].code == 1:  # worth a look afterwards
-                records = ROOT / "runs" / f"failed-{time.strftime('%Y%m%d-%H%M%S')}-{options.scenario}"
-                shutil.copytree(run, records)
-                print(f"      kept in {records.relative_to(ROOT)}", file=sys.stderr)
-    print(table(options.scenario, options.server, found))
-    wanders = wandering(options.claim, found) if options.claim else ""
-    if wanders:
-        print(wanders)
-    part = f"repeat {options.scenario} on {options.server}" + (
-        f", {options.per_minute:g} disturbances a minute" if options.per_minute else ""
-    )
-    if options.write:
-        rows = [asdict(one) for one in found]
-        EVIDENCE.keep(part, "bench.repeat", rows=rows, claim=options.claim or "", wanders=wanders)
-    return 0 if valid >= options.times and all(one.code == 0 for one in found if one.judged) else 1
+    code = 0
+    for name in names:
+        found = repeat(name, options)
+        if enough := sum(one.judged for one in found) >= options.times:
+            enough = all(one.code == 0 for one in found if one.judged)
+        code = code if enough else 1
+        wanders = wandering(options.claim, found) if options.claim else ""
+        if wanders:
+            print(wanders)
+        disturbed = f", {options.per_minute:g} disturbances a minute" if options.per_minute else ""
+        part = (
+            f"verdicts {name}, {options.pace}" if every else f"repeat {name} on {options.server}{disturbed}"
+        )
+        if options.write:
+            rows = [asdict(one) for one in found]
+            EVIDENCE.keep(part, "bench.repeat", rows=rows, claim=options.claim or "", wanders=wanders)
+    return code
 
 
 if __name__ == "__main__":

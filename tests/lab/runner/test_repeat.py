@@ -1,8 +1,9 @@
 """The table of repeated runs says what went wrong, and counts it."""
 
+from dataclasses import asdict
 from typing import Any
 
-from bench.repeat import Outcome, outcome, table, wandering
+from bench.repeat import Outcome, every_scenario, outcome, table, wandering
 
 
 def result(refutes: bool = False, **holds: bool | None) -> dict[str, Any]:
@@ -59,3 +60,17 @@ def test_the_figures_of_the_claim_that_was_asked_for_are_kept() -> None:
     assert outcome(1, 0, 40.0, told, "main", "main").figures == {"knee": 3.0}
     assert outcome(1, 0, 40.0, told, "main", "other").figures == {}
     assert outcome(1, 0, 40.0, told, "main").figures == {}
+
+
+def test_a_refused_claim_and_a_missing_verdict_stand_in_the_table() -> None:
+    """A scenario's row counts verdicts and runs that hold, and says which claim was refuted and why others lack one."""
+    runs = (
+        Outcome(1, 0, 1.0, "", ()),
+        Outcome(2, 1, 1.0, "", ("rises: 1.2 x",)),
+        Outcome(3, 4, 1.0, "", ("probe is on time (9 ms)",)),
+    )
+    records = {"verdicts cures, quick": {"rows": [asdict(one) for one in runs], "date": "2026-11-29"}}
+    shown = every_scenario(records)
+    assert shown is not None
+    row = "| cures, quick | 2 of 3 | 1 | seed 2: rises: 1.2 x | 1 x probe is on time | 2026-11-29 |"
+    assert shown.splitlines()[-1] == row
