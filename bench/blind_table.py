@@ -21,10 +21,9 @@ from typing import Any
 from bench.blind_trial import Trial
 from bench.kit import Evidence, OneLineParser, days, interrupts_raise, parse_names
 from docs.pages.fromruns import table
-from lab.blind.cause import CURE, Cause
+from lab.blind.cause import CURE, LEVELS, Cause
 from lab.blind.causes import CAUSES, PAIRS
 from lab.blind.checking import LONGEST_S
-from lab.blind.levels import LEVELS
 from lab.blind.scene import BlindStack
 from lab.blind.scene_stack import SceneBlindStack
 from lab.blind.session import TICK_S, complaint

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from lab.blind.cause import FIND, Cause
-from lab.blind.levels import LEVELS, Level
+from lab.blind.cause import FIND, LEVELS, Cause, Level
 from lab.blind.readings import Readings
 from lab.blind.scene import BlindStack, SessionScene
 from lab.blind.session import Session

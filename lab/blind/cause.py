@@ -1,4 +1,4 @@
-"""The causes of blind sessions as a type: texts, evidence, orders and program."""
+"""The causes of blind sessions as a type (texts, evidence, orders, program), and the levels of sessions."""
 
 from __future__ import annotations
 
@@ -52,6 +52,24 @@ MORE_THAN_ONE = Complaint(
 
 FIND, CURE = TASKS = ("find", "cure")
 """Tasks of a session: to name the cause, or to end it as well."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level. `pings`: `look ping` is allowed. `figures`: healthy values are shown. `causes` and `task`: defaults."""
+
+    pings: bool
+    figures: bool
+    causes: int
+    task: str
+
+
+LEVELS = {
+    1: Level(pings=True, figures=True, causes=1, task=FIND),
+    2: Level(pings=False, figures=False, causes=1, task=FIND),
+    3: Level(pings=False, figures=False, causes=2, task=CURE),
+}
+MOST_CAUSES = 2
 
 
 def changes_no_order(_measured: Measurements, _strength: float) -> Orders:

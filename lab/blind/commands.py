@@ -10,10 +10,9 @@ from typing import Annotated
 
 import typer
 
-from lab.blind.cause import CURE, FIND, TASKS, Cause
+from lab.blind.cause import CURE, FIND, LEVELS, MOST_CAUSES, TASKS, Cause
 from lab.blind.causes import CAUSES, CHAPTERS, choose, choose_two, find
 from lab.blind.figures import OF_COMMANDS, figures_in
-from lab.blind.levels import LEVELS, MOST_CAUSES
 from lab.blind.readings import READINGS
 from lab.blind.session_folders import new_folder, revealed
 from lab.blind.session_socket import ask, home

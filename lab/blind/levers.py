@@ -17,12 +17,10 @@ from typing import Any, Protocol
 import redis
 
 from lab.blind.inbox import Order
-from lab.blind.routes import client
+from lab.blind.routes import Target, client
 from lab.blind.sizing import CHANGER, HEALTHY_ORDERS, LINK, PROGRAMS, RESTING, WEB, Orders, prices
 from lab.errors import StackError, UsageError
-from lab.server.http import Storefront
 from lab.server.redis_cli import CliConnection, carry_out
-from lab.server.server_stats import ServerObserver
 
 RESTART_S = 15.0
 """Seconds that a restarted part is away; shorter than the check, so that its earlier effect returns within it."""
@@ -38,18 +36,8 @@ POLICIES = ("noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random", "volat
 LONGEST_THRESHOLD_US = 10_000_000
 
 
-class LeverTarget(Protocol):
+class LeverTarget(Target, Protocol):
     """The parts of a scene that levers use."""
-
-    @property
-    def server(self) -> ServerObserver:
-        """The observer's view of the server."""
-        ...
-
-    @property
-    def web(self) -> Storefront:
-        """The storefront."""
-        ...
 
     def order(self, name: str, order: Order) -> None:
         """Send an order to the link, the storefront or a program."""

@@ -26,8 +26,8 @@ CACHELESS = "/healthz"
 """A page for which the storefront reads neither its cache nor its disk."""
 
 
-class Routes(Protocol):
-    """A scene with its three routes."""
+class Target(Protocol):
+    """A scene's server and storefront."""
 
     @property
     def server(self) -> ServerObserver:
@@ -38,6 +38,10 @@ class Routes(Protocol):
     def web(self) -> Storefront:
         """The storefront."""
         ...
+
+
+class Routes(Target, Protocol):
+    """A scene with its three routes."""
 
     def link_url(self) -> str:
         """Return the URL of the link, through which the storefront reaches the server."""

@@ -18,11 +18,10 @@ from typing import Any
 import redis
 
 from lab.blind import diagnostics, levers, page, reveal, sizing
-from lab.blind.cause import CURE, FIND, MORE_THAN_ONE, Cause, Complaint, orders_of
+from lab.blind.cause import CURE, FIND, LEVELS, MORE_THAN_ONE, Cause, Complaint, Level, orders_of
 from lab.blind.checking import Baseline, CureCheck, pace
 from lab.blind.journal import LEVER, Journal
 from lab.blind.judging import AnswerJudgement, judge
-from lab.blind.levels import LEVELS, Level
 from lab.blind.observer import Observer
 from lab.blind.prices import CHANGES, INDEX
 from lab.blind.readings import RESTLESS_GET_MS, Readings, SessionSample, UserFigures, compute_readings

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from lab.blind.cause import LEVELS
 from lab.blind.causes import CAUSES, PAIRS, choose, choose_two
 from lab.blind.commands import random_seed
 from lab.blind.inbox import Order
-from lab.blind.levels import LEVELS
 from lab.blind.readings import Readings, UserFigures
 from lab.blind.session import Session
 from lab.blind.session_folders import remember, revealed
