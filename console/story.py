@@ -41,7 +41,7 @@ class AllStories:
         self.members: list[Story] = []
 
     def planned(self) -> bool:
-        """True if no server's plan is still to come."""
+        """Return True if every server has its plan."""
         return not any(member.planning for member in self.members)
 
     def add(self, members: Iterable[Story]) -> None:

@@ -128,7 +128,7 @@ def _board(
 
 
 def _panel_fault(grafana: Http, panel: dict[str, Any], server: str) -> str:
-    """Return what a participant sees in place of data; empty if there is data, or the panel has a text for no data."""
+    """Return the text shown in place of data; empty if there is data, or the panel has a text for no data."""
     says_none = panel.get("fieldConfig", {}).get("defaults", {}).get("noValue")
     targets = [
         json.loads(json.dumps(target).replace("$server", server))

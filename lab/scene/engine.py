@@ -210,11 +210,14 @@ def overlay(engine: Engine, services: dict[str, dict[str, Any]]) -> str:
         lines += ["networks:", "  default: {driver_opts: !reset null}"]
     if not lines:
         return ""
-    return "\n".join([f"{MARK} ({engine.name}), which cannot do what is left out here.", *lines]) + "\n"
+    return (
+        "\n".join([f"{MARK} ({engine.name}), which does not support the settings left out here.", *lines])
+        + "\n"
+    )
 
 
 def is_adapted(root: Path) -> bool:
-    """True if there is an overlay that the lab wrote."""
+    """Return True if there is an overlay that the lab wrote."""
     place = root / OVERLAY
     return place.is_file() and place.read_text(encoding="utf-8").startswith(MARK)
 

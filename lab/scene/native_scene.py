@@ -93,7 +93,7 @@ class NativeScene(NativeStack):
     # -- up
 
     def up(self, say: Say) -> None:
-        """Start everything and wait until all of it answers. Raises `StackError` naming what did not."""
+        """Start everything and wait until all of it answers. Raises `StackError`, which names a part that did not."""
         super().up(say)
         self._add(
             "probe",

@@ -1,4 +1,4 @@
-"""Checks what `docker compose up` needs, before anything starts. Each result says what to do about it.
+"""Checks the requirements of `docker compose up`, before anything starts. A failed result says what to do.
 
 Needs only the standard library, so that `make up` works with the system's Python before an environment exists.
 """

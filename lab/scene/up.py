@@ -123,5 +123,5 @@ if __name__ == "__main__":
     try:
         sys.exit(down() if sys.argv[1:] == ["down"] else start())
     except KeyboardInterrupt:
-        print("\nlab: interrupted; make down takes down what was started.", file=sys.stderr)
+        print("\nlab: interrupted; make down removes the started containers.", file=sys.stderr)
         sys.exit(INTERRUPTED)

@@ -148,7 +148,7 @@ def holders(figures: Figures) -> list[Holder]:
 
 
 def by_cause(figures: Figures) -> dict[str, tuple[Holder, ...]]:
-    """Return cause → its holders. A removal next to reads of a whole collection is taken for its removal."""
+    """Return cause → its holders. With reads of a whole collection, a removal counts as that of the collection."""
     found: dict[str, tuple[Holder, ...]] = {}
     reads = [each for each in holders(figures) if each.cause == "giant-index"]
     for each in holders(figures):

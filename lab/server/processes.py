@@ -213,7 +213,7 @@ class Child:
         return self.process.pid
 
     def alive(self) -> bool:
-        """True while it runs."""
+        """Return True while it runs."""
         return self.process.poll() is None
 
     def lines(self) -> Iterator[bytes]:

@@ -171,7 +171,7 @@ def clean(
     url: Annotated[str, typer.Option(help=PLAIN_HELP)],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Remove what a run that was killed has left on the server of --url, and put its settings back."""
+    """Remove the keys of a killed run from the server of --url, and restore its settings."""
     route = route_to(read_address(url, called="--url"))
     connection = CliConnection(route.url)
     if connection.is_the_labs():

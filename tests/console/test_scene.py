@@ -133,14 +133,14 @@ def test_restarted_processes_are_found_again(scene: ControlledScene) -> None:
     scene.launch_locust()
     wanted = scene.state()["events_per_second"]
 
-    def told() -> bool:
+    def locust_has_the_rate() -> bool:
         try:
             load = http("GET", f"http://127.0.0.1:{scene.locust_port}/load").json
         except OSError:
             return False
         return bool(load["events_per_second"] == wanted > 0)
 
-    eventually(told, seconds=40)
+    eventually(locust_has_the_rate, seconds=40)
 
 
 def test_ends_at_once(scene: ControlledScene, tmp_path: Path) -> None:

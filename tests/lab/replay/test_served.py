@@ -58,8 +58,8 @@ def prometheus(prometheus_url: str, served: Served) -> Iterator[Prometheus]:
         yield client
 
 
-def asked(url: str, path: str, **parameters: Any) -> Any:
-    """Return what Prometheus answers."""
+def queried(url: str, path: str, **parameters: Any) -> Any:
+    """Return the result of a Prometheus request."""
     answer = httpx.post(f"{url}/api/v1/{path}", data=parameters, timeout=30, trust_env=False).json()
     assert answer["status"] == "success", answer
     return answer["data"]["result"]
@@ -75,9 +75,9 @@ def test_the_recording_is_small(cold_case: Path, recording: Recording) -> None:
 def test_it_ends_a_moment_ago(recording: Recording, served: Served, prometheus_url: str) -> None:
     """All of the recording arrives, moved so that it ends now and `last 15 minutes` shows it."""
     assert 0 < time.time() - served.end < 120
-    [newest] = asked(prometheus_url, "query", query="max(timestamp(up))", time=served.end)
+    [newest] = queried(prometheus_url, "query", query="max(timestamp(up))", time=served.end)
     assert served.end - float(newest["value"][1]) < 3 * recording.meta.step_s
-    found = asked(
+    found = queried(
         prometheus_url, "query", query="prometheus_tsdb_head_samples_appended_total", time=served.end
     )
     assert found, "the recorded Prometheus' own series are there, too"
@@ -91,7 +91,7 @@ def test_every_panel_has_its_data(prometheus_url: str, served: Served) -> None:
     for board, panel, expression in expressions():
         for server in [board] if board in SERVERS else SERVERS:
             query = filled_in(expression, server)
-            rows = asked(
+            rows = queried(
                 prometheus_url, "query_range", query=query, start=served.start, end=served.end, step=STEP_S
             )
             shown = any(value != "NaN" for row in rows for _, value in row["values"])
@@ -121,7 +121,7 @@ def test_what_happened_can_be_found(recording: Recording, prometheus_url: str, s
         values = {
             metric: [
                 float(value)
-                for row in asked(
+                for row in queried(
                     prometheus_url,
                     "query_range",
                     query=f'{metric}{{server="{server}"}}',
@@ -163,11 +163,11 @@ def _comparable(
 ) -> dict[tuple[tuple[str, str], ...], tuple[list[int], list[float]]]:
     """Return times and values by labels, without series whose values are times of day, because those move."""
     return {
-        key(one.labels): ([t + by_ms for t in one.times], _told(one))
+        key(one.labels): ([t + by_ms for t in one.times], _without_nan(one))
         for one in recording.series
         if not one.name.endswith(("_created", "_timestamp_seconds", "start_time_seconds"))
     }
 
 
-def _told(one: Series) -> list[float]:
+def _without_nan(one: Series) -> list[float]:
     return [value if value == value else -12345.0 for value in one.values]

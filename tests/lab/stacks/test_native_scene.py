@@ -33,7 +33,7 @@ pytestmark = pytest.mark.whole
 UP_S = 90
 
 
-class Scene(Running):
+class SceneProcess(Running):
     """A `lab scene` in the background, with its own folder for temporary files."""
 
     def __init__(self, place: Path, *options: str, path: str | None = None, **environment: str) -> None:
@@ -50,18 +50,18 @@ class Scene(Running):
             self.environment["PATH"] = path
         super().__init__("--port", str(self.port), *options, cwd=place, verb="scene", **self.environment)
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return everything that it has printed so far."""
         return self._out.read_text()
 
-    def up(self) -> Scene:
+    def up(self) -> SceneProcess:
         """Wait until the scene says that it is ready."""
-        self.until(lambda: READY in self.said(), UP_S)
+        self.until(lambda: READY in self.output(), UP_S)
         return self
 
     def shown(self, name: str) -> str:
         """Return an address that the scene prints."""
-        (line,) = [line for line in self.said().splitlines() if line.startswith(f"  {name} ")]
+        (line,) = [line for line in self.output().splitlines() if line.startswith(f"  {name} ")]
         return line.split()[1]
 
     def state(self) -> dict[str, Any]:
@@ -102,14 +102,14 @@ class Scene(Running):
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SceneProcess]:
     """One scene for all tests that leave it running, in their order."""
-    with Scene(tmp_path_factory.mktemp("scene")) as made:
+    with SceneProcess(tmp_path_factory.mktemp("scene")) as made:
         yield made.up()
 
 
 @pytest.mark.whole
-def test_it_tells_the_story(scene: Scene) -> None:
+def test_it_tells_the_story(scene: SceneProcess) -> None:
     """The control page answers, the event rate is calibrated, and keys grow under the scan strategy."""
     page = http("GET", f"http://127.0.0.1:{scene.port}/")
     assert page.status == 200
@@ -118,7 +118,7 @@ def test_it_tells_the_story(scene: Scene) -> None:
     scene.wait_for(lambda state: state["keys"] > low["keys"] + 500 and state["p99_ms"])
 
 
-def test_everything_listens_on_the_loopback_only(scene: Scene) -> None:
+def test_everything_listens_on_the_loopback_only(scene: SceneProcess) -> None:
     """No process of the scene can be reached from outside."""
     open_to = {
         connection.laddr.ip
@@ -129,7 +129,7 @@ def test_everything_listens_on_the_loopback_only(scene: Scene) -> None:
     assert open_to == {"127.0.0.1"}
 
 
-def test_what_it_shows_is_there(scene: Scene) -> None:
+def test_what_it_shows_is_there(scene: SceneProcess) -> None:
     """The addresses lead to server, storefront and Locust, whose web UI answers, and a second terminal's `probe` and
     `redis` find the server by themselves.
     """
@@ -143,7 +143,7 @@ def test_what_it_shows_is_there(scene: Scene) -> None:
 
 
 @pytest.mark.whole
-def test_looks_are_taken_at_it(scene: Scene) -> None:
+def test_looks_are_taken_at_it(scene: SceneProcess) -> None:
     """`bin/lab look` reads a scene; commands about a hidden cause are refused."""
     place = scene.temporary.parent
     looks = {
@@ -160,7 +160,7 @@ def test_looks_are_taken_at_it(scene: Scene) -> None:
     assert "hides no cause" in refused.err
 
 
-def test_a_second_one_is_refused(scene: Scene) -> None:
+def test_a_second_one_is_refused(scene: SceneProcess) -> None:
     """A second scene is refused in one line, on the same port or another: the two would disturb each other."""
     place = scene.temporary.parent
     taken = lab("scene", "--port", str(scene.port), cwd=place, **scene.environment)
@@ -175,9 +175,9 @@ def test_a_second_one_is_refused(scene: Scene) -> None:
 @pytest.mark.skipif(
     PROMETHEUS is None, reason="no prometheus on this machine (Debian: apt install prometheus)"
 )
-def test_prometheus_watches_it(scene: Scene) -> None:
+def test_prometheus_watches_it(scene: SceneProcess) -> None:
     """Prometheus has the jobs, labels and rules of the scene on Docker, and the control page links to it."""
-    (line,) = [line for line in scene.said().splitlines() if line.strip().startswith("Prometheus")]
+    (line,) = [line for line in scene.output().splitlines() if line.strip().startswith("Prometheus")]
     base = line.split()[1]
     assert base.encode() in http("GET", f"http://127.0.0.1:{scene.port}/").body
 
@@ -199,10 +199,10 @@ def test_prometheus_watches_it(scene: Scene) -> None:
     if native_prometheus.find_exporter():
         eventually(lambda: ask("query?query=server:store_keys:sum{server='valkey'}")["result"], 30, 0.5)
     else:
-        assert "no redis_exporter" in scene.said()
+        assert "no redis_exporter" in scene.output()
 
 
-def test_the_server_comes_back(scene: Scene) -> None:
+def test_the_server_comes_back(scene: SceneProcess) -> None:
     """After the lever *Restart server* shuts the server down, the scene starts it again, empty, with one line."""
     scene.wait_for(lambda state: state["free"] and state["up"])
     client = redis.Redis.from_url(scene.shown("server"), protocol=2, driver_info=None)
@@ -217,26 +217,26 @@ def test_the_server_comes_back(scene: Scene) -> None:
 
     eventually(another, 30, 0.2)
     scene.wait_for(lambda state: state["up"] and not state["restarting"])
-    assert [line.partition("  ")[2] for line in scene.said().splitlines() if "valkey was" in line] == [
+    assert [line.partition("  ")[2] for line in scene.output().splitlines() if "valkey was" in line] == [
         "valkey was shut down. It was started again."
     ]
 
 
 @pytest.mark.parametrize("words", ["app.invalidator", "app.web:application"])
-def test_a_process_that_dies_is_started_again(words: str, scene: Scene) -> None:
+def test_a_process_that_dies_is_started_again(words: str, scene: SceneProcess) -> None:
     """A process that dies is started again with one line that names it; the children it left behind are ended."""
     dying = scene.part(words)
     kin = [dying, *dying.children(recursive=True)]
     name = words.split(":")[0].removeprefix("app.")
     dying.kill()
-    eventually(lambda: f"{name} ended unexpectedly (exit code -9)" in scene.said(), 20, 0.1)
-    assert "It was started again." in scene.said().splitlines()[-1]
+    eventually(lambda: f"{name} ended unexpectedly (exit code -9)" in scene.output(), 20, 0.1)
+    assert "It was started again." in scene.output().splitlines()[-1]
     assert psutil.wait_procs(kin, 5)[1] == []
     scene.wait_for(lambda state: state["phase"] == "running" and "rouble" not in state["status"])
     assert scene.part(words).pid != dying.pid
 
 
-def test_ctrl_c_leaves_nothing(scene: Scene) -> None:
+def test_ctrl_c_leaves_nothing(scene: SceneProcess) -> None:
     """Ctrl-C gives one line and exit code 130; every process has ended, every port is free, every folder is gone."""
     ports = scene.ports()
     assert len(ports) >= 7
@@ -248,7 +248,7 @@ def test_ctrl_c_leaves_nothing(scene: Scene) -> None:
 
 def test_a_killed_lab_takes_its_processes_along(tmp_path: Path) -> None:
     """After SIGKILL of the lab, which it cannot handle, no process of the scene runs or listens."""
-    with Scene(tmp_path, CONTROL_STORY="off") as scene:
+    with SceneProcess(tmp_path, CONTROL_STORY="off") as scene:
         ports = scene.up().ports()
         scene.signal(signal.SIGKILL)
         assert scene.answer().code == -signal.SIGKILL
@@ -268,9 +268,9 @@ def without_prometheus(place: Path) -> str:
 @pytest.mark.whole
 def test_a_healthy_scene_without_prometheus(tmp_path: Path) -> None:
     """--healthy begins with all keys and the index strategy; one line says Prometheus is missing; SIGTERM ends it."""
-    with Scene(tmp_path, "--healthy", path=without_prometheus(tmp_path)) as scene:
+    with SceneProcess(tmp_path, "--healthy", path=without_prometheus(tmp_path)) as scene:
         scene.up()
-        assert scene.said().count("no prometheus on the PATH") == 1
+        assert scene.output().count("no prometheus on the PATH") == 1
         state = scene.wait_for(lambda state: state["events_finished_per_second"])
         assert (state["strategy"], state["growth"], state["events_per_second"]) == ("index", True, 4)
         assert state["keys"] > 18_000
@@ -285,7 +285,7 @@ def test_a_healthy_scene_without_prometheus(tmp_path: Path) -> None:
 
 def test_ctrl_c_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
     """Ctrl-C while the scene starts leaves nothing either."""
-    with Scene(tmp_path) as scene:
+    with SceneProcess(tmp_path) as scene:
         scene.until(lambda: any("app.warmer" in line for line in scene.family()))
         ports = scene.ports()
         scene.signal(signal.SIGINT)
@@ -299,7 +299,7 @@ def test_a_server_that_does_not_start_is_one_line_and_exit_3(tmp_path: Path) -> 
     program = Path(path) / "redis-server"
     program.write_text("#!/bin/sh\necho no memory left >&2\nexit 1\n")
     program.chmod(0o755)
-    with Scene(tmp_path, "--server", "redis", path=path) as scene:
+    with SceneProcess(tmp_path, "--server", "redis", path=path) as scene:
         answer = scene.answer()
         assert answer.is_one_line(3), answer
         assert "redis ended unexpectedly (exit code 1): no memory left" in answer.err
@@ -313,9 +313,9 @@ def test_a_prometheus_that_does_not_start_is_left_out(tmp_path: Path) -> None:
     program = Path(path) / "prometheus"
     program.write_text("#!/bin/sh\necho no disk left >&2\nexit 1\n")
     program.chmod(0o755)
-    with Scene(tmp_path, path=path, CONTROL_STORY="off") as scene:
-        scene.up().until(lambda: "the scene goes on without it" in scene.said())
-        assert "Prometheus ended unexpectedly (exit code 1): no disk left" in scene.said()
+    with SceneProcess(tmp_path, path=path, CONTROL_STORY="off") as scene:
+        scene.up().until(lambda: "the scene goes on without it" in scene.output())
+        assert "Prometheus ended unexpectedly (exit code 1): no disk left" in scene.output()
         scene.wait_for(lambda state: state["free"] and state["up"])
         scene.signal(signal.SIGINT)
         assert scene.answer().code == 130
@@ -336,7 +336,7 @@ def test_a_prometheus_that_does_not_start_is_left_out(tmp_path: Path) -> None:
         (["nothing"], "nothing"),
     ],
 )
-def test_bad_usage_is_one_line_and_exit_2(options: list[str], said: str, tmp_path: Path) -> None:
+def test_bad_usage_is_one_line_and_exit_2(options: list[str], output: str, tmp_path: Path) -> None:
     """Bad usage of `lab scene` is one line and exit code 2, and nothing is created."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         ports = {"TAKEN": str(held.getsockname()[1]), "FREE": str(free_port())}
@@ -345,7 +345,7 @@ def test_bad_usage_is_one_line_and_exit_2(options: list[str], said: str, tmp_pat
             "scene", *words, cwd=tmp_path, TMPDIR=str(tmp_path), LAB_BLIND_HOME=str(tmp_path / "looks")
         )
     assert answer.is_one_line(2), answer
-    assert said in answer.err
+    assert output in answer.err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -325,7 +325,7 @@ def test_scan_costs_more_with_more_keys(observer: ServerObserver) -> None:
 
 
 @pytest.mark.alone
-def test_a_walk_that_is_not_told_is_seen_by_its_cpu_time(
+def test_a_walk_without_execution_time_is_seen_by_its_cpu_time(
     observer: ServerObserver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where SCAN's own time leaves out most of the work, as KeyDB's does, the server's CPU time counts."""
@@ -334,12 +334,12 @@ def test_a_walk_that_is_not_told_is_seen_by_its_cpu_time(
     client.mset({f"a{i}": "v" for i in range(20_000)})
     whole = observer.scan_cost_us("nothing:*", 1_000_000, 0.2)
 
-    def untold() -> Snapshot:
+    def snapshot_without_scan_time() -> Snapshot:
         seen = right()
         calls, _ = seen.commands.get("SCAN", (0.0, 0.0))
         return replace(seen, commands=seen.commands | {"SCAN": (calls, calls)})
 
-    monkeypatch.setattr(observer, "snapshot", untold)
+    monkeypatch.setattr(observer, "snapshot", snapshot_without_scan_time)
     assert whole / 2 < observer.scan_cost_us("nothing:*", 1_000_000, 0.2) < whole * 4
 
 
