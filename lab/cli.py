@@ -218,6 +218,9 @@ def run_command(arguments: list[str]) -> int:
         if tuple(arguments[: len(old)]) == old:
             arguments = [*new, *arguments[len(old) :]]
             print(f"lab: `{' '.join(old)}` is `{' '.join(new)}` from 0.2 on.", file=sys.stderr)
+    if arguments[:1] in (["run"], ["report"]) and "--spoilers" in arguments:
+        arguments = [word for word in arguments if word != "--spoilers"]
+        print("lab: --spoilers is the default from 0.2 on; --quiet-cause hides the cause.", file=sys.stderr)
     if arguments[:1] == ["help"]:
         Grouped.everything = arguments[1:] == ["all"]
         arguments = [*(arguments[1:] if not Grouped.everything else ()), "--help"]

@@ -248,7 +248,9 @@ def side_by_side(console: Console, runs: Sequence[Run], spoilers: bool = False) 
     for line in differences(found):
         console.print(f"Not alike: {line}", highlight=False, markup=False)
     if not spoilers:
-        console.print("Claims, slow logs and phases by name: with --spoilers, or unfolded in the page.\n")
+        console.print(
+            "Claims, slow logs and phases by name: without --quiet-cause, or unfolded in the page.\n"
+        )
 
 
 def render(runs: Sequence[Run], spoilers: bool = False) -> str:

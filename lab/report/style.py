@@ -13,8 +13,8 @@ from typing import Any
 import altair as alt
 
 WIDTH = 1010
-INK, SOFT, FAINT = "#111111", "#555555", "#d9d9d9"
-CAUSE, CURE, THIRD, FOURTH = "#b3400a", "#0b4f8a", "#111111", "#6b6b6b"
+INK, SOFT = "#111111", "#555555"
+CAUSE, CURE, FOURTH = "#b3400a", "#0b4f8a", "#6b6b6b"
 AREA, SHADE = "#c3cfdc", "#f1f1f1"
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 SIZE = 16

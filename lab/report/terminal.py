@@ -51,28 +51,40 @@ def show_catalogue(console: Console, known: Sequence[Scenario]) -> None:
         console.print()
 
 
-def show_verdict(console: Console, folder: Path) -> None:
-    """Print claims, validity and the verdict of a judged run folder."""
+def show_verdict(console: Console, folder: Path, spoilers: bool = True, verbose: bool = False) -> None:
+    """Print the headline, claims, quality checks and the verdict of a judged run folder.
+
+    Without `spoilers` nothing that names the cause is printed: no headline and no claim. The quality checks that passed
+    are one line unless `verbose`.
+    """
     from lab.report.view import RunView  # numpy and all: `bin/lab list` needs none of it
     from lab.results.folder import Run
 
     result = json.loads((folder / "result.json").read_text())
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("", "claim", "bound", "measured"):
-        table.add_column(heading, overflow="fold")
-    for claim in result["claims"]:
-        found = outcome(claim["holds"], result["refutes"])
-        table.add_row(found, claim["statement"], claim["bound"], shown(claim["measured"]))
-    console.print(table)
-    console.print()
+    view = RunView(Run(folder), spoilers)
+    if spoilers:
+        if view.headline:
+            console.print(f"{view.headline['statement']}: {shown(view.headline['measured'])}\n", style="bold")
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for heading in ("", "claim", "bound", "measured"):
+            table.add_column(heading, overflow="fold")
+        for claim in result["claims"]:
+            found = outcome(claim["holds"], result["refutes"])
+            table.add_row(found, claim["statement"], claim["bound"], shown(claim["measured"]))
+        console.print(table)
+        console.print()
     for check in result["validity"]:
-        console.print(f"{'valid  ' if check['ok'] else 'INVALID'} {check['check']}: {shown(check['detail'])}")
-    view = RunView(Run(folder))
+        if verbose or not check["ok"]:
+            console.print(
+                f"{'valid  ' if check['ok'] else 'INVALID'} {check['check']}: {shown(check['detail'])}"
+            )
+    if (passed := sum(check["ok"] for check in result["validity"])) and not verbose:
+        console.print(f"valid   {passed} quality checks passed; -v lists them")
     if view.facts.despite_noise:
         console.print(f"noise   started despite noise: {shown(view.facts.despite_noise)}")
     for text in view.repeated:  # by the phases' names; result.json has their ids
         console.print(f"again   {shown(text)}")
-    if result["holds"] is None and view.headline:
+    if result["holds"] is None and view.headline and spoilers:
         console.print(f"seen    {shown(view.headline['measured'])}")
     console.print()
     console.print(shown(sentence(result)), style="bold")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -20,8 +21,20 @@ from lab.server.address import PLAIN_HELP, Route, read_address, route_to
 from lab.server.inside import NATIVE, STACK_HELP
 from lab.server.servers import SERVERS, STACKS, add_servers
 
+if TYPE_CHECKING:
+    from lab.runner.run import Request
+    from lab.runner.series import Pages
+
 MOST_COUNT = 10_000_000
 """The storefront's own bound (`app.settings`)."""
+QuietCause = Annotated[
+    bool,
+    typer.Option(
+        "--quiet-cause",
+        help="For people who look for the cause: terminal and page show it only where it is unfolded.",
+    ),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="List the quality checks that passed, too.")]
 ALL = "all"
 """The word for all scenarios in place of a scenario's id, and for every server here in place of a server's name."""
 
@@ -90,13 +103,8 @@ def run(
         ),
     ] = False,
     controls: Annotated[bool, typer.Option("--controls", help="With `all`: the controls too.")] = False,
-    spoilers: Annotated[
-        bool,
-        typer.Option(
-            "--spoilers",
-            help="Show the cause: first the whole incident, then phases by name, nothing folded.",
-        ),
-    ] = False,
+    quiet_cause: QuietCause = False,
+    verbose: Verbose = False,
 ) -> None:
     """Run a scenario and judge it by its claims."""
     stack = inside.chosen(stack) if url is None and not server_path else stack or NATIVE
@@ -119,11 +127,8 @@ def run(
             raise UsageError(f"{unfit[0]} is for a run on one server: leave --server {ALL} out.")
         if scenario == ALL:
             raise UsageError(f"--server {ALL} is for one scenario: name it in place of {ALL}.")
-        raise typer.Exit(_run_everywhere(scenario, pace, keys, count, seed, out, spoilers, despite_noise))
-    if inside.is_elsewhere(stack) and url is None:
+    elif inside.is_elsewhere(stack) and url is None:
         _enter(scenario, server, pace, stack, seed, out)
-    if scenario == ALL:
-        raise typer.Exit(_run_all(controls, server, stack, pace, seed, out, spoilers, despite_noise, as_json))
     from lab.report import write_report
     from lab.runner.live import LiveDisplay
     from lab.runner.run import Request, conduct
@@ -132,33 +137,28 @@ def run(
         raise UsageError("--url names a server that already runs: leave out --server and --port.")
     if url is not None and stack != NATIVE:
         raise UsageError(f"--url is for the native stack: leave --stack {stack} out.")
-    wanted = scenarios.find(scenario)
+    wanted = scenarios.find(scenario) if scenario != ALL else next(iter(scenarios.catalogue().values()))
     console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
     route = route_to(read_address(url, called="--url")) if url is not None else None
     if route:
         _ask_first(route, yes)
     request = Request(
-        wanted,
-        server,
-        pace,
-        keys,
-        seed,
-        out,
-        route,
-        port,
-        stack,
-        spoilers,
-        count,
-        despite_noise,
+        wanted, server, pace, keys, seed, out, route, port, stack, not quiet_cause, count, despite_noise
     )
-    with LiveDisplay(console, spoilers, asks=not despite_noise) as display:
+    if server == ALL:
+        raise typer.Exit(_run_everywhere(request, console))
+    if scenario == ALL:
+        raise typer.Exit(_run_all(request, console, controls, as_json))
+    with LiveDisplay(console, request.spoilers, asks=not despite_noise) as display:
         finished, verdict = conduct(request, display)
         display.say("drawing the report")
-        report = write_report(finished, spoilers)
+        report = write_report(finished, request.spoilers)
     if as_json:
         print((finished.folder / "result.json").read_text())
     else:
-        terminal.show_verdict(Console(markup=False, highlight=False), finished.folder)
+        terminal.show_verdict(
+            Console(markup=False, highlight=False), finished.folder, request.spoilers, verbose
+        )
         print(f"report: {inside.as_seen(report)}")
     raise typer.Exit(verdict.exit_code)
 
@@ -177,25 +177,21 @@ def report(
     out: Annotated[
         Path, typer.Option(help="With several: the page; an existing one is replaced.", metavar="FILE")
     ] = Path("compare.html"),
-    spoilers: Annotated[
-        bool,
-        typer.Option(
-            "--spoilers", help="Fold nothing in the page, and name phases, claims and slow commands."
-        ),
-    ] = False,
+    quiet_cause: QuietCause = False,
+    verbose: Verbose = False,
 ) -> None:
     """Judge a run folder again and redraw its report, or put several runs side by side."""
     if len(folders) > 1:
         if story:
             raise UsageError("--story explains one run: name one run folder.")
-        _compare(folders, out, spoilers)
+        _compare(folders, out, not quiet_cause)
         return
     if story:
         raise typer.Exit(tell(folders[0]))
-    raise typer.Exit(_judge_again(folders[0], spoilers))
+    raise typer.Exit(_judge_again(folders[0], not quiet_cause, verbose))
 
 
-def _judge_again(folder: Path, spoilers: bool) -> int:
+def _judge_again(folder: Path, spoilers: bool, verbose: bool) -> int:
     """Judge a run folder, redraw its report, and print the verdict; return its exit code. Raises `UsageError`."""
     from lab.claims.verdict import write_result
     from lab.report import write_report
@@ -206,7 +202,7 @@ def _judge_again(folder: Path, spoilers: bool) -> int:
     verdict = reach(finished)
     write_result(finished, verdict)
     path = write_report(finished, spoilers)
-    terminal.show_verdict(Console(markup=False, highlight=False), folder)
+    terminal.show_verdict(Console(markup=False, highlight=False), folder, spoilers, verbose)
     print(f"report: {inside.as_seen(path)}")
     return verdict.exit_code
 
@@ -236,93 +232,55 @@ def _enter(scenario: str, server: str | None, pace: str, stack: str, seed: int, 
     inside.enter(sys.argv[1:])
 
 
-def _run_all(
-    controls: bool,
-    server: str | None,
-    stack: str,
-    pace: str,
-    seed: int,
-    out: Path | None,
-    spoilers: bool,
-    despite_noise: bool,
-    as_json: bool,
-) -> int:
-    """Run the scenarios on one server, one after the other. Returns the exit code of the whole series."""
+def _pages(spoilers: bool) -> Pages:
+    """Return the writers of a series' pages."""
     from lab.report import write_report, write_summary
-    from lab.runner.live import LiveDisplay
-    from lab.runner.run import Request
-    from lab.runner.series import Pages, chosen, run_series
+    from lab.runner.series import Pages
 
-    console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+    return Pages(partial(write_report, spoilers=spoilers), partial(write_summary, spoilers=spoilers))
+
+
+def _run_all(request: Request, console: Console, controls: bool, as_json: bool) -> int:
+    """Run every scenario as requested, one after the other; return the exit code of the whole series."""
+    from lab.runner.live import LiveDisplay
+    from lab.runner.series import chosen, run_series
+
     series = run_series(
         chosen(controls),
-        lambda scenario, folder: Request(
-            scenario,
-            server,
-            pace,
-            None,
-            seed,
-            folder,
-            stack=stack,
-            spoilers=spoilers,
-            despite_noise=despite_noise,
-        ),
-        out,
-        Pages(partial(write_report, spoilers=spoilers), partial(write_summary, spoilers=spoilers)),
-        lambda: LiveDisplay(console, spoilers, asks=not despite_noise),
+        lambda scenario, folder: replace(request, scenario=scenario, out=folder),
+        request.out,
+        _pages(request.spoilers),
+        lambda: LiveDisplay(console, request.spoilers, asks=not request.despite_noise),
         lambda text: console.print(f"\n{text}", style="bold"),
     )
     if as_json:
         print((series.folder / "summary.json").read_text())
     else:
         page = series.folder / "summary.html"
-        terminal.show_series(Console(markup=False, highlight=False), series.summary(), page, spoilers)
+        terminal.show_series(Console(markup=False, highlight=False), series.summary(), page, request.spoilers)
     if series.interrupted:
         raise KeyboardInterrupt
     return series.exit_code
 
 
-def _run_everywhere(
-    scenario: str,
-    pace: str,
-    keys: int | None,
-    count: int | None,
-    seed: int,
-    out: Path | None,
-    spoilers: bool,
-    despite_noise: bool,
-) -> int:
-    """Run a scenario on every server here, and put the runs side by side. Returns the exit code of the whole."""
-    from lab.report import write_comparison, write_report, write_summary
+def _run_everywhere(request: Request, console: Console) -> int:
+    """Run a scenario on every server that is here, and put the runs side by side; return the exit code of the whole."""
+    from lab.report import write_comparison
     from lab.report.comparison import side_by_side
     from lab.runner.everywhere import run_everywhere
     from lab.runner.live import LiveDisplay
-    from lab.runner.run import Request
-    from lab.runner.series import Pages
 
-    wanted = scenarios.find(scenario)
-    console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
     folder, finished, code = run_everywhere(
-        wanted,
-        lambda name, place: Request(
-            wanted,
-            name,
-            pace,
-            keys,
-            seed,
-            place,
-            spoilers=spoilers,
-            count=count,
-            despite_noise=despite_noise,
-        ),
-        out,
-        Pages(partial(write_report, spoilers=spoilers), partial(write_summary, spoilers=spoilers)),
-        lambda: LiveDisplay(console, spoilers, asks=not despite_noise),
+        request.scenario,
+        lambda name, place: replace(request, server=name, out=place),
+        request.out,
+        _pages(request.spoilers),
+        lambda: LiveDisplay(console, request.spoilers, asks=not request.despite_noise),
         lambda text: console.print(f"\n{text}", style="bold"),
     )
     if len(finished) > 1:
-        side_by_side(Console(markup=False, highlight=False), finished, spoilers)
-        print(f"page: {write_comparison(finished, folder / 'compare.html', spoilers).resolve()}")
+        side_by_side(Console(markup=False, highlight=False), finished, request.spoilers)
+        print(f"page: {write_comparison(finished, folder / 'compare.html', request.spoilers).resolve()}")
     return code
 
 

@@ -18,7 +18,6 @@ import typer
 
 from lab.errors import UsageError
 
-ADDRESS_HELP = "redis[s]://[user:password@]host:port[/db] or unix:///path."
 PLAIN_HELP = "redis://[user:password@]host:port[/db]."
 CertificateAuthority = Annotated[
     Path | None,

@@ -18,8 +18,6 @@ from pathlib import Path
 from lab.errors import StackError
 
 PERIOD_US = 5_000
-SMALLEST = 0.2
-"""The smallest share: the kernel takes no quota below 1 ms."""
 GROUPS = Path("/sys/fs/cgroup")
 ENDING_S = 1.0
 """A group can be removed a moment after its last process."""

@@ -83,11 +83,11 @@ def test_one_scenario_is_headed_by_its_symptom(healthy: Run) -> None:
 def test_the_command_tells_no_cause_unless_it_is_asked_to(
     healthy: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`lab report` folds and names nothing that tells the cause; `--spoilers` does both."""
+    """`lab report` of several runs tells the cause; with `--quiet-cause` it folds, and names nothing that does."""
     words = ["report", str(healthy.folder), str(healthy.folder), "--out", str(tmp_path / "compare.html")]
     for spoilers in (False, True):
-        assert run_command([*words, *(["--spoilers"] if spoilers else [])]) == 0
+        assert run_command([*words, *([] if spoilers else ["--quiet-cause"])]) == 0
         page = (tmp_path / "compare.html").read_text()
         assert ("<details open>" in page, "<details>" in page) == (spoilers, not spoilers)
         said = capsys.readouterr().out
-        assert ("SCAN" in said, "with --spoilers" in said) == (spoilers, not spoilers)
+        assert ("SCAN" in said, "without --quiet-cause" in said) == (spoilers, not spoilers)

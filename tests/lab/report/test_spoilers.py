@@ -1,10 +1,12 @@
-"""A page reveals nothing of the cause before it is unfolded; with --spoilers all."""
+"""A page reveals nothing of the cause under --quiet-cause before it is unfolded; else all."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,15 @@ import pytest
 from rich.console import Console
 
 from lab import scenarios
+from lab.claims.verdict import write_result
 from lab.report import style, write_comparison, write_report, write_summary
 from lab.report.comparison import side_by_side
 from lab.report.page import pictures
-from lab.report.terminal import show_series
+from lab.report.terminal import show_series, show_verdict
 from lab.report.view import RunView
 from lab.results.folder import Run
 from lab.results.schema import Mark
+from lab.runner.judging import reach
 from lab.runner.series import Entry, RunSeries
 from tests.lab.report.reportkit import INCIDENTS, Page, page_of, proved, unfolded, words
 from tests.lab.runner.test_opening import TELLING
@@ -154,6 +158,24 @@ def test_a_comparison_tells_no_cause(incident: str, tmp_path: Path) -> None:
     for told in (" ".join(terminal(spoilers=True).split()), words(Page(whole))):
         assert all(f"{claim.statement} ({claim.bound})" in told for claim in scenario.claims)
     assert "<details>" not in whole and run.facts.story in words(Page(whole))
+
+
+@pytest.mark.parametrize("incident", ["key-growth", "keys-command", "eviction-cycle", "pipelined-delete"])
+def test_a_verdict_tells_no_cause_where_it_should_not(incident: str, tmp_path: Path) -> None:
+    """Under `--quiet-cause` the terminal has the verdict and no claim; else it begins with the headline."""
+    record = Run(Path(shutil.copytree(RECORDS / incident, tmp_path / "run")))
+    write_result(record, reach(record))
+    scenario = RunView(record).scenario
+    assert scenario
+    quiet, whole = (
+        on_a_terminal(partial(show_verdict, folder=record.folder, spoilers=spoilers))
+        for spoilers in (False, True)
+    )
+    assert TELLING.search(quiet) is None, quiet
+    assert "quality checks passed" in quiet
+    assert quiet.splitlines()[-1] == whole.splitlines()[-1]
+    [headline] = [claim for claim in scenario.claims if claim.id == scenario.headline]
+    assert whole.startswith(headline.statement)
 
 
 def whole_series() -> dict[str, Any]:

@@ -32,7 +32,7 @@ def begun(scenario_id: str, spoilers: bool) -> str:
 
 @pytest.mark.parametrize("scenario_id", SCENARIOS)
 def test_a_run_begins_with_what_people_saw(scenario_id: str) -> None:
-    """A run begins with the symptom and without the cause; with `--spoilers` it begins with the whole story."""
+    """A run begins with the symptom and without the cause under `--quiet-cause`, else with the whole story."""
     said = begun(scenario_id, spoilers=False)
     assert said
     assert TELLING.search(said) is None, said

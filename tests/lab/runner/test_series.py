@@ -253,7 +253,9 @@ def test_controls_are_run_where_they_are_wanted() -> None:
 def test_spoilers_reach_runs_and_summary(
     spoilers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`lab run all --spoilers` tells the causes: at the start of each run, on the summary's page, in the terminal."""
+    """`lab run all` shows the causes at the start of each run, on the summary's page and in the terminal;
+    `--quiet-cause` hides them.
+    """
     asked = []
 
     def breaks(request: Request, _shown: object) -> tuple[Run, Verdict]:
@@ -262,7 +264,7 @@ def test_spoilers_reach_runs_and_summary(
 
     monkeypatch.setattr(series, "conduct", breaks)
     words = ["run", "all", "--pace", "quick", "--out", str(tmp_path / "all")]
-    assert run_command([*words, *(["--spoilers"] if spoilers else [])]) == 3
+    assert run_command([*words, *([] if spoilers else ["--quiet-cause"])]) == 3
     assert asked == [spoilers] * len(chosen(controls=False))
     page = (tmp_path / "all" / "summary.html").read_text()
     assert ("<details open>" in page, "<details>" in page) == (spoilers, not spoilers)

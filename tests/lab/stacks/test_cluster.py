@@ -232,7 +232,7 @@ def test_without_a_quota_nothing_is_started(tmp_path: Path, monkeypatch: pytest.
     ("changes", "told"),
     [
         ({"stack": "compose"}, "cluster-enabled"),
-        ({"way": SimpleNamespace(url="redis://localhost", shown="", words=[])}, "--url"),
+        ({"route": SimpleNamespace(url="redis://localhost", shown="", words=[])}, "--url"),
         ({"server": "dragonfly"}, "cluster-enabled"),
     ],
 )

@@ -322,7 +322,7 @@ def test_a_prometheus_that_does_not_start_is_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "output"),
     [
         (["--server", "memcached"], "there is no server 'memcached'"),
         (["--port", "0"], "--port"),
