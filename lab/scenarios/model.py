@@ -157,18 +157,19 @@ class Arms:
 class Scenario:
     """An incident: its story in a line, its source, its phases, and the claims on its result.
 
-    `knee_at` is the fraction of the key count at which the calibrated event rate saturates the server; `load_share` of
-    that rate is offered. If `knee_at` is None nothing is calibrated, and `events_per_second` are offered. `searching`
-    is the strategy by which the calibration has the server searched, and `scan_count` the COUNT of each SCAN; if it is
-    0, that of the command line, or else the server's own (`lab.server.servers`). `refutes` marks a control: its run is
-    as it should be when every applicable claim fails. `replica`: the primary has a replica. `own_server`: the scenario
-    changes settings that the lab must not change on a foreign server. `timeout_s` is how long the storefront of a
-    native run, and the lab, wait for one answer of the server: a stalled server is the subject here, and not an error.
-    `patience_s` is how long a customer of a native run waits for a page. `node_share`: the server is a cluster, each
-    node of which is limited to this share of a core; 0 for no cluster. `fixes` are pairs of phases (or of arms, whose
-    last phases are meant), before and after a fix, which `explain` compares. `symptom` (what people saw) and `cause`
-    (what it was) are a few words each, for tables of incidents. `headline` is the id of the headline claim, which is
-    shown first in reports, summaries and tables.
+    `knee_at` is the fraction of the key count at which the calibrated event rate saturates the server; `load_share`
+    of that rate is offered. If `knee_at` is None nothing is calibrated, and `events_per_second` are offered.
+    `searching` is the strategy by which the calibration has the server searched, and `scan_count` the COUNT of each
+    SCAN; if it is 0, that of the command line, or else the server's own (`lab.server.servers`). `refutes` marks a
+    control: its run is as it should be when every applicable claim fails. `replica`: the primary has a replica.
+    `own_server`: the scenario changes settings that the lab must not change on a foreign server. `server_core`: the
+    lab's own server and the probes have a core of their own (`lab.stacks.own_core`). `timeout_s` is how long the
+    storefront of a native run, and the lab, wait for one answer of the server: a stalled server is the subject
+    here, and not an error. `patience_s` is how long a customer of a native run waits for a page. `node_share`: the
+    server is a cluster, each node of which is limited to this share of a core; 0 for no cluster. `fixes` are pairs
+    of phases (or of arms, whose last phases are meant), before and after a fix, which `report --story` compares.
+    `symptom` (what people saw) and `cause` (what it was) are a few words each, for tables of incidents. `headline`
+    is the id of the headline claim, which is shown first in reports, summaries and tables.
     """
 
     id: str
@@ -190,6 +191,7 @@ class Scenario:
     searching: str = "scan"
     replica: bool = False
     own_server: bool = False
+    server_core: bool = False
     timeout_s: float = 30.0
     patience_s: float = 10.0
     node_share: float = 0.0

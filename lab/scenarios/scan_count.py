@@ -21,7 +21,7 @@ AT_ONCE = {"one": "one iteration", "several": "several at once", "many": "many a
 BYSTANDERS = LoadSpec(
     "bystanders",
     "bystanders",
-    ("--connections", "4", "--pipeline", "16", "--prefix", "{prefix}"),
+    ("--connections", "4", "--pipeline", "32", "--prefix", "{prefix}"),
     cpu_bound=True,
     reports_ready=True,
 )
@@ -141,7 +141,7 @@ SCENARIO = Scenario(
     claims=(
         sweep.small_count_is_slow(times=5, share=0.25),
         sweep.call_grows(times=20),
-        sweep.throughput_falls(step=0.85, counts=COUNTS, whole=0.6),
+        sweep.throughput_falls(step=0.85, counts=COUNTS, whole=0.85),
         sweep.waits_grow(times=3),
     ),
     paces={
@@ -151,6 +151,7 @@ SCENARIO = Scenario(
     },
     knee_at=None,
     scan_count=1_000,
+    server_core=True,
     reads_per_second=10.0,
     charts=CHARTS,
     symptom="throughput of everybody collapses while exports or clean-ups walk the keyspace",

@@ -30,6 +30,7 @@ from lab.server.servers import CLUSTER, Server
 from lab.stacks import foreign
 from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
 from lab.stacks.foreign import KEY_PREFIX
+from lab.stacks.own_core import OwnCore
 from lab.stacks.quota import allowed
 
 CACHED_PREFIXES = (
@@ -106,6 +107,7 @@ class NativeStack:
         self.server_url = route.url if route else f"redis://127.0.0.1:{self.server_port}/0"
         shown = route.shown if route else ""
         self.server = ServerObserver(self.server_url, scenario.timeout_s, shown, self._server_share)
+        self._core = OwnCore(scenario.server_core and route is None)
         (folder / "logs").mkdir(parents=True, exist_ok=True)
 
     @property
@@ -124,6 +126,7 @@ class NativeStack:
 
     def up(self, say: Say) -> None:
         """Start everything and wait until all of it answers. Raises `StackError`, which names a part that did not."""
+        self._core.keep()
         if self._external is None:
             say(f"starting {self._kind.name}")
             self._start_server()
@@ -156,6 +159,7 @@ class NativeStack:
         child = Child(self._kind.name, command, self._folder / "logs" / "server.log")
         self._server_child = child
         self._children.insert(0, child)
+        self._core.give(child.pid)
         self.server.wait(READY_S, child.check)
         if in_cluster_mode:
             self._begin_cluster(child)
@@ -283,6 +287,7 @@ class NativeStack:
             cwd=ROOT,
             pipe=True,
         )
+        self._core.give(child.pid)
         self._children.append(child)
         return child
 
@@ -404,6 +409,7 @@ class NativeStack:
             self._put_back(self._taken)
         stop_all(server)
         self._children.clear()
+        self._core.release()
         for client in ("web", "locust", "invalidator"):
             if hasattr(self, client):
                 getattr(self, client).close()
