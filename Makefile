@@ -9,8 +9,12 @@ SIDE_BY_SIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # the lab anew, and each of pytest's workers all tests (it then takes twice the CPU time to collect them).
 unexport PYTHONDONTWRITEBYTECODE
 
+FIRST := demo up down test site bundle
 help: ## Show the verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' -v first=" $(FIRST) " '/^[a-z-]+:.*## / { \
+		line = sprintf("%-17s %s\n", $$1, $$2); \
+		if (index(first, " " $$1 " ")) use = use line; else change = change line \
+	} END { printf "%s\nTo change the lab:\n%s", use, change }' $(MAKEFILE_LIST)
 
 demo: ## Reproduce the main incident on an embedded server (three minutes) and write a report
 	@bin/lab run key-growth
