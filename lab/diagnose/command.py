@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shutil
 import time
 from collections import Counter
@@ -288,14 +289,18 @@ def _watch(
 
 
 def keep_diagnosis(diagnosis: Diagnosis, folder: Path, keep: int) -> str:
-    """Write a diagnosis to its own folder, remove the oldest beyond `keep`; return the path, or why it is not kept."""
-    target = folder / f"seen-{diagnosis.at.replace(':', '').replace('+0000', 'Z')}"
+    """Write a diagnosis to its own folder, and remove the server's oldest beyond `keep`.
+
+    Returns the path, or why it is not kept. Diagnoses of other servers in the same folder stay.
+    """
+    server = re.sub(r"[^\w.]+", "-", diagnosis.server.partition("://")[2] or diagnosis.server).strip("-")
+    target = folder / f"seen-{server}-{diagnosis.at.replace(':', '').replace('+0000', 'Z')}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
             return f"nothing, because the disk of {folder} is nearly full"
         diagnosis.write(target)
-        for old in sorted(folder.glob(f"seen-*/{FILE}"))[:-keep]:
+        for old in sorted(folder.glob(f"seen-{server}-*Z/{FILE}"))[:-keep]:
             shutil.rmtree(old.parent)
     except OSError as error:
         return f"nothing, because {folder} cannot be written: {error.strerror}"

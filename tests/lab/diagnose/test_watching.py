@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -23,17 +24,21 @@ from tests.loadtest.conftest import Server
 
 
 def test_the_archive_is_bounded_and_touches_nothing_else(make: Make, tmp_path: Path) -> None:
-    """Only the oldest diagnoses go; a folder of another content stays."""
+    """Of each server only the oldest diagnoses go; a folder of another content stays."""
     (tmp_path / "seen-it-all").mkdir()
     (tmp_path / "seen-0").write_text("a note")
     for begins in (3, 1, 2):
         window = make()
         first = replace(window.first, at=begins)
         window = replace(window, snapshots=[first, *window.snapshots[1:]])
-        keep_diagnosis(Diagnosis.from_window(window, judge(window), {}), tmp_path, 2)
+        for port in (1, 2):
+            each = replace(window, shown=f"redis://cache:{port}/0")
+            keep_diagnosis(Diagnosis.from_window(each, judge(each), {}), tmp_path, 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "seen-0", "seen-1970-01-01T000002Z", "seen-1970-01-01T000003Z", "seen-it-all",
-    ]  # fmt: skip
+        "seen-0",
+        *(f"seen-cache-{port}-0-1970-01-01T00000{second}Z" for port in (1, 2) for second in (2, 3)),
+        "seen-it-all",
+    ]
 
 
 def test_a_watch_goes_on_when_nothing_can_be_kept(
@@ -42,7 +47,9 @@ def test_a_watch_goes_on_when_nothing_can_be_kept(
     """A folder that cannot be written, or a full disk, is told instead of a path."""
     it = Diagnosis.from_window(make(), judge(make()), {})
     assert "cannot be written: Not a directory" in keep_diagnosis(it, Path("/dev/null/kept"), 2)
-    (tmp_path / f"seen-{it.at.replace(':', '').replace('+0000', 'Z')}").write_text("in the way")
+    target = Path(keep_diagnosis(it, tmp_path, 2))
+    shutil.rmtree(target)
+    target.write_text("in the way")
     assert keep_diagnosis(it, tmp_path, 2).startswith("nothing, because the diagnosis cannot be written to ")
     monkeypatch.setattr(command, "LEAST_FREE_BYTES", 1 << 62)
     assert "is nearly full" in keep_diagnosis(it, tmp_path / "new", 2)
