@@ -90,6 +90,8 @@ class Calibrator:
     def calibrate(self, wanted_knee: int, window_s: float, say: Callable[[str], None]) -> Calibration:
         """Measure, and solve for the event rate that saturates the server at `wanted_knee` keys.
 
+        The run offers the scenario's `load_share` of that rate (`lab.runner.phases`).
+
         Raises `StackError` if the server does not report its CPU time, or nothing was scanned.
         """
         began = time.monotonic()
