@@ -10,8 +10,8 @@ run: lowest, highest, and the mean with its 95 % interval (Student's t).
 to 250 ms in which all processes of the run stand still, server and probe included (SIGSTOP, like a hypervisor), and a
 program that takes all cores for 0.5 to 2 s.
 
-With `all` in place of ID each scenario in turn is repeated, at `--pace`, on the embedded server: how often is a valid
-run of a true claim refuted?
+With `all` in place of ID each scenario in turn is repeated: how often is a valid run of a true claim refuted? Without
+`--claim`, disturbances and `--server`, `--write` keeps a row of that table.
 
 `--write` keeps the rows in docs/trust.json, with that claim's figures, and renews the tables in docs/trust.md and
 docs/predict.md.
@@ -238,7 +238,15 @@ def every_scenario(records: dict[str, Any]) -> str | None:
     if not lines:
         return None
     head = "| scenario, pace | runs with a verdict | all claims hold | refused | why there was no verdict | day |"
-    return "\n".join(["`python -m bench.repeat all --write`:", "", head, "|---|---|---|---|---|---|", *lines])
+    return "\n".join(
+        [
+            "`python -m bench.repeat ID --times N --write`, or `all` for each ID:",
+            "",
+            head,
+            "|---|---|---|---|---|---|",
+            *lines,
+        ]
+    )
 
 
 def predicted_again(records: dict[str, Any]) -> str | None:
@@ -319,10 +327,9 @@ def main() -> int:
     parser.add_argument("--claim", help="also print how far the ratio of this claim varies from run to run")
     parser.add_argument("--write", action="store_true", help="keep the rows, and renew the pages")
     options = parser.parse_args()
-    every = options.scenario == "all"
     try:
         names = [one.id for one in scenarios.catalogue().values() if not one.refutes]
-        names = names if every else [scenarios.find(options.scenario).id]
+        names = names if options.scenario == "all" else [scenarios.find(options.scenario).id]
     except LabError as error:
         print(f"bench.repeat: {error}", file=sys.stderr)
         return error.exit_code
@@ -336,8 +343,9 @@ def main() -> int:
         if wanders:
             print(wanders)
         disturbed = f", {options.per_minute:g} disturbances a minute" if options.per_minute else ""
+        plain = options.server == "embedded" and not (options.claim or disturbed)
         part = (
-            f"verdicts {name}, {options.pace}" if every else f"repeat {name} on {options.server}{disturbed}"
+            f"verdicts {name}, {options.pace}" if plain else f"repeat {name} on {options.server}{disturbed}"
         )
         if options.write:
             rows = [asdict(one) for one in found]
