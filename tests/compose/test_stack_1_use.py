@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -42,13 +43,24 @@ def test_the_labs_commands_need_no_python_here(story: Stack) -> None:
     assert json.loads(said)["product"] == "redis"
 
 
-IDLE_CORES = 0.40
-"""The aim is 0.15. With the real parts 0.17 to 0.20 was measured on two cores of a virtual machine; the rest is the
-cost of processes waking up. The bound leaves room for slower and noisier machines."""
+IDLE_STARTS_PER_S = 0.6
+"""CPU time of the idle scene a second, in starts of one storefront: machines differ by a factor of two, their ratio does
+not. The aim is 0.15 cores; with the real parts 0.17 to 0.20 was measured where a start takes 0.8 s."""
+
+
+def start_of_a_storefront_s() -> float:
+    """Return the CPU seconds that a process takes to import the storefront, the least of three."""
+    took = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", "import app.web"], cwd=ROOT, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(took)
 
 
 def test_idle_scene_costs_little(story: Stack) -> None:
-    """Once stopped, the whole scene uses a small part of a core and at most 1.5 GB."""
+    """Once stopped, the whole scene uses a small part of a core, for a machine of this speed, and at most 1.5 GB."""
     story.post("CONTROL_PORT", "/api/stop", {})
     until(
         lambda: all(row["events_in_flight"] == 0 for row in story.servers().values()), "nothing under way", 60
@@ -61,7 +73,7 @@ def test_idle_scene_costs_little(story: Stack) -> None:
         for number, unit in re.findall(r"^([\d.]+)([KMG]iB) /", said, re.MULTILINE)
     )
     print(f"idle: {cores:.2f} cores, {used / 1e9:.2f} GB")
-    assert cores <= IDLE_CORES
+    assert cores <= IDLE_STARTS_PER_S * start_of_a_storefront_s()
     assert 0 < used <= 1.5e9
 
 
