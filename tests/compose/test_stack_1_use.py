@@ -44,8 +44,8 @@ def test_the_labs_commands_need_no_python_here(story: Stack) -> None:
 
 
 IDLE_STARTS_PER_S = 0.5
-"""CPU time of the idle scene a second, in starts of one storefront: machines differ by a factor of two, their ratio does
-not. The aim is 0.15 cores; with the real parts 0.17 to 0.20 was measured where a start takes 0.8 s."""
+"""CPU time of the idle scene a second, in starts of one storefront: machines differ by a factor of two, their ratio
+does not. The aim is 0.15 cores; with the real parts 0.17 to 0.20 was measured where a start takes 0.8 s."""
 
 
 def start_of_a_storefront_s() -> float:
