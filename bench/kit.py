@@ -155,21 +155,3 @@ def days(parts: Iterable[dict[str, Any]]) -> str:
     dates = sorted(part["date"] for part in parts)
     machines = ", ".join(sorted({part["machine"] for part in parts}))
     return f"{machines}; {' to '.join(dict.fromkeys((dates[0], dates[-1])))}."
-
-
-def keep(path: Path | None, part: str, module: str, **figures: Any) -> None:
-    """Keep figures under the name `part` of a JSON file, for `make docs`: with the command, the day, and the machine.
-
-    `module` is the benchmark's name after ``python -m``. Other parts of the file stay. Without a path nothing is kept.
-    """
-    if path is None:
-        return
-    records = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    machine = host_facts()
-    records[part] = {
-        "command": typed(module),
-        "date": date.today().isoformat(),
-        "machine": f"{machine['cores']} cores of {machine['processor']}",
-        **figures,
-    }
-    path.write_text(json.dumps(dict(sorted(records.items())), indent=1) + "\n", encoding="utf-8")

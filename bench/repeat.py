@@ -135,7 +135,7 @@ def run_once(
 def disturb(
     process: subprocess.Popen[str], per_minute: float, chance: random.Random, disturbances: list[str]
 ) -> None:
-    """Disturb a run until it ends; add to `done` what was done."""
+    """Disturb a run until it ends, and add each disturbance to `disturbances`."""
     began = time.monotonic()
     while True:
         with suppress(subprocess.TimeoutExpired):
@@ -217,7 +217,7 @@ def verdicts(records: dict[str, Any], part: str) -> str | None:
 
 
 def every_scenario(records: dict[str, Any]) -> str | None:
-    """Return a table of the scenarios that `all` repeated, a row each, with each refusal and each missing verdict."""
+    """Return a table of the repeated scenarios, a row each, with each refusal and each missing verdict."""
     lines = []
     for part, found in records.items():
         if not part.startswith("verdicts "):
