@@ -160,9 +160,9 @@ def test_stop_ends_what_a_dead_child_left_behind(tmp_path: Path, children: list[
 def test_stop_all_asks_everybody_first(tmp_path: Path, children: list[Child]) -> None:
     """`stop_all` asks all children to end before it waits for any, so a slow one does not delay the others."""
     code = (
-        "import signal, sys, time\n"
+        "import os, signal, sys, time\n"  # os.write: SIGTERM cannot cut the line
         "def end(*_):\n    print(time.monotonic(), flush=True)\n    time.sleep(0.5)\n    sys.exit(0)\n"
-        "signal.signal(signal.SIGTERM, end)\nprint('up', flush=True)\ntime.sleep(600)"
+        "signal.signal(signal.SIGTERM, end)\nos.write(1, b'up\\n')\ntime.sleep(600)"
     )
     children += [python(tmp_path, f"slow-{i}", code) for i in range(3)]
     eventually(lambda: all(child.last_words() == "up" for child in children))
@@ -175,9 +175,9 @@ def test_stop_all_asks_everybody_first(tmp_path: Path, children: list[Child]) ->
 def test_a_child_is_asked_once(tmp_path: Path, children: list[Child]) -> None:
     """A child gets SIGTERM once, even if `ask` is called twice and `stop` after it."""
     code = (
-        "import signal, sys, time\n"
+        "import os, signal, sys, time\n"  # os.write: SIGTERM cannot cut the line
         "def end(*_):\n    print('asked', flush=True)\n"
-        "signal.signal(signal.SIGTERM, end)\nprint('up', flush=True)\n"
+        "signal.signal(signal.SIGTERM, end)\nos.write(1, b'up\\n')\n"
         "for _ in range(600):\n    time.sleep(0.1)"
     )
     child = python(tmp_path, "counting", code)
