@@ -6,6 +6,7 @@
   Nothing else runs beside it.
 - ``whole``: a whole scenario or scene on real processes, or one more variant of what another test shows in ten seconds.
   It runs only in `make test-all`, and nothing else runs beside it.
+- ``first(n)``: all rows of a parametrized test but the first n are ``whole``.
 """
 
 from __future__ import annotations
@@ -92,8 +93,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[TURNS] = Turns(noted(config).with_name("turns.lock"))
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out the tests that -m does not select
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the tests that must run alone last. A worker also writes their ids; all workers write the same."""
+    rows: Counter[str] = Counter()
+    for item in items:
+        if mark := item.get_closest_marker("first"):
+            test = item.nodeid.split("[")[0]
+            rows[test] += 1
+            if rows[test] > mark.args[0]:
+                item.add_marker(pytest.mark.whole)
     items.sort(key=apart)
     if hasattr(config, "workerinput"):
         own = noted(config).with_suffix(f".{config.workerinput['workerid']}")

@@ -259,6 +259,7 @@ def can_mount() -> bool:
     )
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("mounted", [False, True], ids=["read-only file", "read-only mount"])
 def test_a_worker_that_begins_where_nothing_can_be_written(
     tmp_path: Path, server: ServerProcess, mounted: bool

@@ -101,6 +101,7 @@ def test_nobody_says_under_which_path_the_storefront_lies(
     assert exchange(service.port, request) == [200]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("status", "line", "header"), [(200, 3000, 8000), (414, 4090, 1), (431, 1, 8200)], ids=str
 )
@@ -113,6 +114,7 @@ def test_what_is_too_long_is_refused_in_one_status(
     assert exchange(service.port, request.encode()) == [status]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("what", "shared"),
     [("headers", True), ("bodies", False)],

@@ -304,6 +304,7 @@ def test_taken_metrics_port_is_one_line_and_exit_2(
     assert str(port) in service.log(role)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("role", ["web", "invalidator", "warmer"])
 def test_bad_settings_are_one_line_and_exit_2(new_service: NewService, tmp_path: Path, role: str) -> None:
     """A bad variable or an unusable state folder ends any of the processes with code 2 and one clear line."""

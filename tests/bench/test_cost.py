@@ -30,7 +30,7 @@ def test_sizes_are_two_for_each_power_of_ten() -> None:
     assert cost.sizes(1, 40) == [1, 3, 10, 32, 40]
 
 
-@pytest.mark.alone
+@pytest.mark.whole
 def test_the_cost_over_the_keys() -> None:
     """Among a hundred times the keys a search costs many times as much, the index and a number for the user do not."""
     points = list(cost.over_keys("embedded", ["scan", "index", "generation"], 100_000, rounds=3))
@@ -51,7 +51,7 @@ def test_the_cost_over_the_keys() -> None:
     assert grown("scan") > 3 * grown("generation")
 
 
-@pytest.mark.alone
+@pytest.mark.whole
 def test_the_cost_over_the_users_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the user's entries costs, but under `hash`, whose entries are freed by another thread."""
     monkeypatch.setattr(cost, "OTHERS", 10_000)

@@ -38,6 +38,7 @@ def port(standins: StandIns, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     server.server_close()
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

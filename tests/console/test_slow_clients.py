@@ -11,6 +11,7 @@ from tests.console.conftest import Page
 from tests.slowkit import SOON_S, slow_clients
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("what", ["headers", "bodies"])
 def test_slow_clients_delay_no_lever(target: Page, what: str) -> None:
     """While 300 clients have sent half a request, state and levers answer soon."""

@@ -196,6 +196,7 @@ def test_a_figure_in_a_sentence(book: Path) -> None:
     assert float(times.split()[0]) == pytest.approx(float(last.split()[0]) / float(p99.split()[0]), rel=0.01)
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize(
     ("mark", "said"),
     [

@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
         ("index", 7.0, 0.0),
         pytest.param("scan", 6.0, 0.0, marks=pytest.mark.whole),
         pytest.param("hash", 1.0, 0.0, marks=pytest.mark.whole),
-        ("generation", 4.0, 20.0),
+        pytest.param("generation", 4.0, 20.0, marks=pytest.mark.whole),
     ],
 )
 def test_figures_are_the_strategys(

@@ -32,7 +32,7 @@ def wait_for_load(storefront: Any, count: int) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.alone
+@pytest.mark.whole
 def test_headless_asks_at_the_asked_rates(
     storefront: Any, run_locust: Callable[..., tuple[int, str]]
 ) -> None:
@@ -178,6 +178,7 @@ def test_hold_asks_for_the_whole_load_and_ends_by_run_time(
     assert rate(storefront.events) == pytest.approx(20, rel=0.1)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("arguments", "environment", "hint"),
     [

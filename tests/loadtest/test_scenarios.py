@@ -168,6 +168,7 @@ def test_the_load_changes_while_it_runs(shop: Service, start_locust: Callable[..
     assert locust.ask("PUT", "/load", {"visits_per_second": -1})[0] == 400
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("words", "environment", "hint"),
     [

@@ -54,6 +54,7 @@ def test_rules_do_what_they_should(path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", alerts())
 def test_an_alert_that_never_fires_is_noticed(name: str, tmp_path: Path) -> None:
     """The cases can fail: with the alert's condition made false, the incident's test does not pass."""
@@ -69,6 +70,7 @@ def test_an_alert_that_never_fires_is_noticed(name: str, tmp_path: Path) -> None
     assert name in done.stdout + done.stderr
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", alerts())
 def test_an_alert_that_always_fires_is_noticed(name: str, tmp_path: Path) -> None:
     """The control can fail: with the alert's condition made true, its test does not pass."""

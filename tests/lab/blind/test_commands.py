@@ -79,6 +79,7 @@ def test_every_verb_needs_a_running_session(verb: str, home: Path) -> None:
     assert not home.exists()
 
 
+@pytest.mark.first(7)
 @pytest.mark.parametrize("what", BAD)
 def test_bad_input_gets_one_line(what: str, home: Path) -> None:
     """A misspelt cause, a bad seed or an unknown verb gets one line and exit code 2; nothing is created."""

@@ -93,9 +93,7 @@ def test_a_run_without_its_cause_refutes_every_claim(record: str) -> None:
 @pytest.mark.parametrize(
     "record",
     [
-        pytest.param(
-            record, marks=() if record in ("keys-command", "pipelined-delete") else pytest.mark.whole
-        )
+        pytest.param(record, marks=() if record == "pipelined-delete" else pytest.mark.whole)
         for record in TABLES
     ],
 )

@@ -136,6 +136,7 @@ def on_a_terminal(show: Callable[[Console], object]) -> str:
     return console.export_text()
 
 
+@pytest.mark.first(3)
 @pytest.mark.usefixtures("words_only")
 @pytest.mark.parametrize("incident", INCIDENTS)
 def test_a_comparison_tells_no_cause(incident: str, tmp_path: Path) -> None:

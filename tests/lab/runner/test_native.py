@@ -24,8 +24,6 @@ from lab.stacks import rights
 from tests.app.servicekit import ServerProcess, eventually
 from tests.lab.labkit import LAB, ROOT, Answer, Running, lab, tree, whole_run
 
-pytestmark = pytest.mark.alone
-
 
 def phases(folder: Path) -> int:
     """Return how many phases a run has finished."""
@@ -80,6 +78,7 @@ def test_ctrl_c_in_the_middle_keeps_the_samples_and_nothing_else(tmp_path: Path)
     assert (answer.code, answer.complaints) == (4, [])
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "numbers",
     [
@@ -103,6 +102,7 @@ def test_signals_while_starting_leave_nothing(numbers: list[signal.Signals], tmp
     assert not list((tmp_path / "run").glob("result.json*"))
 
 
+@pytest.mark.alone
 def test_killed_lab_leaves_no_process(tmp_path: Path) -> None:
     """kill -9 of the lab: the kernel ends its processes, and theirs."""
     with Running("key-growth", "--pace", "quick", "--out", "run", cwd=tmp_path) as run:
@@ -214,6 +214,7 @@ def test_url_to_a_database_in_use_asks_first(foreign: ServerProcess, tmp_path: P
     assert tree(tmp_path) == []
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("reply", [b"n\n", b"\n"])
 def test_no_is_taken_for_no(reply: bytes, foreign: ServerProcess, tmp_path: Path) -> None:
     """Asked at a terminal, anything but yes ends the command, and nothing was written."""
@@ -323,6 +324,7 @@ BY_HAND = ("all killed", "without rights")
 """Ends after which `bin/lab clean` puts the server right; after the others a minute is enough."""
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "how", [how if how == "SIGKILL" else pytest.param(how, marks=pytest.mark.whole) for how in ENDS]
 )

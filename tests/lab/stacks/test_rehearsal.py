@@ -222,6 +222,7 @@ BROKEN: dict[str, tuple[str, Any, str, str]] = {
 }
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize("case", BROKEN)
 def test_what_is_missing_is_said_and_the_rest_looked_at(case: str, scene: Everything, tmp_path: Path) -> None:
     """Each fault that a participant would meet is named in one line, and the other checks go on."""

@@ -151,6 +151,7 @@ def test_a_server_that_is_not_there_is_one_line(control: Control, tmp_path: Path
     assert tree(tmp_path) == []
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     "words",
     [
