@@ -92,7 +92,7 @@ class Observer:
 
     def _read_probe(self, probe: Probe) -> None:
         for line in probe.lines():
-            if (figures := read_probe_line(line)) is None:
+            if (figures := read_probe_line(line)) is None or figures["by"] == "due":
                 continue
             with self._lock:
                 self._since.gets.add(Histogram.decode(figures["intended"]))

@@ -39,6 +39,8 @@ def _wrong(line: object) -> str:
         value = line.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LAST_SECOND:
             return f"{name} is {value!r:.40}"
+    if (by := line.get("by")) not in ("arrival", "due"):
+        return f"by is {by!r:.40}"
     if not isinstance(reported := line.get("last_error", ...), str | None):
         return "last_error is missing" if reported is ... else f"last_error is {reported!r:.40}"
     for name in HISTOGRAMS:

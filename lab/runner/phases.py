@@ -22,7 +22,7 @@ from lab.runner.repetition import Repetition
 from lab.scenarios.model import Pace, Phase, ProbeSpec, Scenario
 from lab.server.http import Metrics, bucket_quantile
 from lab.server.server_stats import Snapshot
-from lab.stacks.base import LOAD_PREFIX, PROBE_INTERVAL_S, Probe, Stack
+from lab.stacks.base import LOAD_PREFIX, Probe, Stack
 
 FILL_S = 600.0
 SHORTEST_SAMPLE_S = 0.8
@@ -34,6 +34,8 @@ LOAD_S = 1800.0
 """Timeout for a load that ends by itself, seconds. No load of the catalogue takes this long at full pace."""
 ABANDONED_S = 60.0
 """Seconds that a phase waits for the searches of an ended load."""
+REPLIES_S = 60.0
+"""Seconds that a phase waits at its end for the replies to its probes' requests."""
 TAKEN = 0.01
 """Largest share of the filled entries that events may have removed when a phase begins."""
 MAIN = ProbeSpec("main")
@@ -281,7 +283,7 @@ class Conductor:
         after = self._mark()
         figures = self._end_loads()
         self._events(0.0)
-        self._pause(PROBE_INTERVAL_S + 0.05)  # until the probes' last lines of the phase have come
+        self._await_replies(names, after.server.at)
         self._probed = None
         record = self._record(phase, before, after, tallies, shares, machine, names)
         counted = after.server.figures
@@ -290,6 +292,15 @@ class Conductor:
             **figures,
         }
         return record, {name: recorder.p99_ms(name, record.t0, record.t1) for name in names}
+
+    def _await_replies(self, probes: list[str], t1: float) -> None:
+        """Wait for the replies to all requests of the probes that were due in the phase, which ended at `t1`.
+
+        Those that come later are missing from the probe's log, and the run is then not valid.
+        """
+        end = time.monotonic() + REPLIES_S
+        while time.monotonic() < end and not all(self._recorder.answered_until(name, t1) for name in probes):
+            self._pause(0.05)
 
     def _start_loads(self, phase: Phase, seconds: float, self_terminating: bool) -> None:
         facts = self._facts

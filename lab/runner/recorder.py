@@ -43,7 +43,8 @@ class Recorder:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._error: LabError | None = None
-        self._lines: dict[str, deque[dict[str, Any]]] = {}
+        self._lines: dict[str, deque[dict[str, Any]]] = {}  # by arrival: what there is to see now
+        self._due: dict[str, deque[dict[str, Any]]] = {}  # by due time: what is recorded
         self._slow: list[tuple[float, str, int]] = []
         self._seen: set[str] = set()
         self._sampled = dict.fromkeys(COMMANDS)
@@ -85,23 +86,26 @@ class Recorder:
 
     def first_error(self, name: str, since: float) -> str | None:
         """Return the first error of a probe since a moment (a lost connection, or an error reply), or None."""
-        lines = self._between(name, since, float("inf"))
+        lines = self._between(self._lines, name, since, float("inf"))
         return next((str(line["last_error"]) for line in lines if line["last_error"]), None)
 
+    def answered_until(self, name: str, t: float) -> bool:
+        """Return True once all requests of a probe that were due before a moment are answered or lost."""
+        with self._lock:
+            return name in self._due and self._due[name][-1]["t"] >= t
+
     def probed(self, name: str, t0: float, t1: float) -> dict[str, float]:
-        """Return a probe's counts between two moments: sent, received, errors, rate, p99 of its lateness (µs).
+        """Return a probe's counts of the requests due between two moments: sent, received, errors, rate, p99 of its
+        lateness (µs).
 
         `stalled_s` is the length of its stalls in seconds: the sum of each line's longest delay, if that is a stall.
-        The previous line counts too: requests that were sent late at its end are answered in the next one.
         """
-        lines = self._between(name, t0, t1)
+        lines = self._between(self._due, name, t0, t1)
         found = {key: float(sum(line[key] for line in lines)) for key in ("sent", "received", "errors")}
         seconds = sum(line["interval_s"] for line in lines)
         late = [values_of(line["lag"]) for line in lines]
         lags = [value for values in late for value in values]
-        longest = [
-            max(values_of(line["lag"]), default=0.0) / 1e6 for line in self._between(name, t0, t1, before=1)
-        ]
+        longest = [max(values, default=0.0) / 1e6 for values in late]
         return {
             **found,
             "rate": found["sent"] / seconds if seconds else 0.0,
@@ -111,20 +115,23 @@ class Recorder:
 
     def p99_ms(self, name: str, t0: float, t1: float) -> float | None:
         """Return a probe's p99 between two moments in ms, to show progress."""
-        values = [value for line in self._between(name, t0, t1) for value in values_of(line["intended"])]
+        values = [
+            value for line in self._between(self._due, name, t0, t1) for value in values_of(line["intended"])
+        ]
         return float(np.percentile(values, 99)) / 1000 if values else None
 
-    def _between(self, name: str, t0: float, t1: float, before: int = 0) -> list[dict[str, Any]]:
-        """Return a probe's lines whose midpoint lies in [t0, t1), and `before` lines ahead of them."""
+    def _between(
+        self, lines: dict[str, deque[dict[str, Any]]], name: str, t0: float, t1: float
+    ) -> list[dict[str, Any]]:
+        """Return a probe's lines whose midpoint lies in [t0, t1)."""
 
         def middle(line: dict[str, Any]) -> float:
             start, length = interval_of(line)
             return (start + (start + length)) / 2  # computed as in `Run.tiles`
 
         with self._lock:
-            lines = list(self._lines.get(name, ()))
-        inside = [number for number, line in enumerate(lines) if t0 <= middle(line) < t1]
-        return lines[max(0, inside[0] - before) : inside[-1] + 1] if inside else []
+            found = list(lines.get(name, ()))
+        return [line for line in found if t0 <= middle(line) < t1]
 
     def slow_since(self, t: float) -> dict[str, dict[str, float]]:
         """Return the slow log's entries since a moment: command → count and longest duration (µs)."""
@@ -143,8 +150,10 @@ class Recorder:
                 if (line := read_probe_line(raw)) is None:
                     continue
                 with self._lock:
-                    self._lines.setdefault(name, deque(maxlen=LINES_KEPT)).append(line)
-                    self._writer.probe(name, line)
+                    lines = self._due if line["by"] == "due" else self._lines
+                    lines.setdefault(name, deque(maxlen=LINES_KEPT)).append(line)
+                    if lines is self._due:
+                        self._writer.probe(name, line)
         except LabError as error:
             self._error = error
         except ValueError:  # the pipe was closed while we read: the probe is no longer needed

@@ -32,7 +32,7 @@ def probe_arguments(spec: ProbeSpec, rate: float, seed: int, tag: str = "") -> l
     words = [
         "--rate", str(rate), "--name", spec.name, "--connections", str(spec.connections),
         "--key-prefix", f"{BYSTANDER_PREFIX}-{keys}", "--interval-seconds", str(PROBE_INTERVAL_S),
-        "--arrivals", "jittered", "--seed", str(seed),
+        "--arrivals", "jittered", "--seed", str(seed), "--by-due-time",
     ]  # fmt: skip
     words += ["--read-only"] if spec.replica else []  # it reads the main probe's keys
     return words + (["--reconnect-seconds", str(spec.reconnect_seconds)] if spec.reconnect_seconds else [])

@@ -12,9 +12,12 @@
     between the two),
     connected (open connections), last_error (text or null)
 
-A reply counts in the interval in which it arrives; a request still in flight is recorded later, when its reply
-comes. `intended` and `service` hold `received` values, `lag` holds `sent`; sum(sent) = sum(received) + sum(errors) +
-the last in_flight.
+A reply counts in the interval in which it arrives ("by": "arrival"); a request still in flight is recorded later, when
+its reply comes. `intended` and `service` hold `received` values, `lag` holds `sent`; sum(sent) = sum(received) +
+sum(errors) + the last in_flight.
+With `--by-due-time` each interval has a second line ("by": "due"), of the requests that were due in it, whenever their
+replies came: a stall is then in the figures of the interval that it made wait. The line is printed once all are
+answered, so in_flight is 0, but for a probe that ended before.
 The probe survives the server's end and restart. SIGTERM, SIGINT, and with `--until-stdin-ends` the end of stdin: a
 last line, exit code 0. Bad arguments: 2.
 """

@@ -13,7 +13,8 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns as clock
 from time import time_ns
@@ -54,6 +55,10 @@ class Plan(ServerPlan):
     read_only: bool = option("write no keys: on a replica, another probe has written them", default=False)
     interval_seconds: float = option(
         "seconds between lines; a --duration that is no longer makes one line", number(0.1, 60), 1.0
+    )
+    by_due_time: bool = option(
+        "a second line for each interval, of the requests that were due in it, once all are answered",
+        default=False,
     )
     arrivals: str = option(
         "each request at the beginning of its slot, or at a random moment of it",
@@ -119,6 +124,8 @@ class OpenLoop:
         self._writes = plan.writes()
         self._pool = Pool(plan.server, plan.connections, plan.reconnect_seconds, plan.greeting(), self)
         self._interval = Interval(clock())
+        self._due = Interval(clock())
+        self._unsettled: deque[Interval] = deque()  # by due time: ended, and perhaps not all answered
         self._interval_ns = int(plan.interval_seconds * SECOND)
         self._closed: Interval | None = None
         self._closes_at = 0
@@ -135,12 +142,13 @@ class OpenLoop:
         """Ask on schedule until the duration is over or `stop()` is called."""
         self._settle()
         start = clock() + SECOND // 100
-        self._interval = Interval(start)
+        self._interval, self._due = Interval(start), Interval(start)
         self._closes_at = self._first_close(start)
         self._ask_on_schedule(start)
         self._drain(start)
         self._close_interval(clock())
         self._write_line()
+        self._write_settled(unanswered=True)
         self._pool.close()
 
     def _first_close(self, start: int) -> int:
@@ -170,8 +178,9 @@ class OpenLoop:
             burst = 0
             while due is not None and due <= now and burst < BURST:
                 self._interval.request_was_due(now - due)
+                self._due.request_was_due(now - due)
                 if not pool.send(next(requests), Sent(due, now)):
-                    self._interval.errors += 1
+                    self._count_error(self._due)
                 burst += 1
                 due = next(schedule, None)
                 now = clock()
@@ -182,6 +191,8 @@ class OpenLoop:
                 self._close_interval(now)
             if self._closed and self._is_quiet(now, due):
                 self._write_line()
+            elif self._settled and self._is_quiet(now, due):
+                self._write_settled()
             next_event = due - WAKE_EARLY
             if now < self._closes_at < next_event:
                 next_event = self._closes_at
@@ -193,6 +204,7 @@ class OpenLoop:
         while not self._stopping and ((now := clock()) < end or (not self._pool.idle and now < end + DRAIN)):
             if now >= self._closes_at:
                 self._close_interval(now)
+            self._write_settled()
             self._pool.look_after(now)
             self._pool.wait(min(SECOND // 100, max(end - now, SECOND // 1000)))
 
@@ -203,7 +215,7 @@ class OpenLoop:
         return due - now > QUIET_GAP and self._pool.idle
 
     def _close_interval(self, now: int) -> None:
-        """End the interval: every reply that comes from now on belongs to the next one."""
+        """End the interval: what happens from now on, and what is due from now on, belongs to the next one."""
         self._write_line()
         waiting = self._pool.waiting
         self._interval.end(
@@ -213,7 +225,9 @@ class OpenLoop:
             connected=len(self._pool.standing),
             last_error=self._last_error,
         )
-        self._closed, self._interval = self._interval, Interval(now)
+        self._due.end_with(self._interval)
+        self._unsettled.append(self._due)
+        self._closed, self._interval, self._due = self._interval, Interval(now), Interval(now)
         # After a stall the next whole interval: all probes' intervals end at the same moments.
         self._closes_at += self._interval_ns * (1 + max(0, now - self._closes_at) // self._interval_ns)
         self._writes_by = now + QUIET_PATIENCE
@@ -231,6 +245,27 @@ class OpenLoop:
                 self._pool.send(request, None)
         tidy()
 
+    @property
+    def _settled(self) -> bool:
+        """True if the oldest interval by due time has no unanswered request."""
+        return bool(self._unsettled) and not self._unsettled[0].unanswered
+
+    def _write_settled(self, unanswered: bool = False) -> None:
+        """Write the intervals by due time in order, up to the first with unanswered requests, or all of them."""
+        while self._settled or (unanswered and self._unsettled):
+            settled = self._unsettled.popleft()
+            if self._plan.by_due_time:
+                self._emit(settled.line(self._plan.name))
+
+    def _interval_of(self, sent: Sent) -> Interval:
+        """Return the interval by due time that counts the request: the one in which its time came."""
+        ended = reversed(self._unsettled)
+        return next((each for each in (self._due, *ended) if each.began_ns <= sent.at), self._due)
+
+    def _count_error(self, due_in: Interval) -> None:
+        self._interval.errors += 1
+        due_in.errors += 1
+
     # Called by the pool (see `Owner`):
 
     def reply_came(self, sent: Sent | None, reply: object, now: int) -> None:
@@ -240,18 +275,21 @@ class OpenLoop:
             self._last_error = str(reply)
         if sent is None:
             return
+        due_in = self._interval_of(sent)
         if failed:
-            self._interval.errors += 1
+            self._count_error(due_in)
             return
         if reply is None:  # the key expired, or was evicted or flushed
             self._keys_missing = True
         self._interval.reply_came(now - sent.due, now - sent.at)
+        due_in.reply_came(now - sent.due, now - sent.at)
         if self._observer:
             self._observer(now - sent.due, now - sent.at)
 
-    def requests_lost(self, count: int, reason: str) -> None:
+    def requests_lost(self, lost: Sequence[Sent], reason: str) -> None:
         """Count the requests in flight that were lost with their connection as errors."""
-        self._interval.errors += count
+        for sent in lost:
+            self._count_error(self._interval_of(sent))
         self._last_error = reason
 
     def server_is_back(self, connection: Connection) -> None:

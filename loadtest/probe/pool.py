@@ -25,8 +25,8 @@ class Owner(Protocol):
     def reply_came(self, sent: Sent | None, reply: object, now: int) -> None:
         """`reply` (an exception object for an error) answers `sent`, None for a request not measured."""
 
-    def requests_lost(self, count: int, reason: str) -> None:
-        """A connection ended, or could not be opened; `count` measured requests were waiting on it."""
+    def requests_lost(self, lost: Sequence[Sent], reason: str) -> None:
+        """A connection ended, or could not be opened; these measured requests were waiting on it."""
 
     def server_is_back(self, connection: Connection) -> None:
         """The first connection is open, after the start or after an outage; the server may be empty."""
@@ -207,9 +207,8 @@ class Pool:
 
     def _lose(self, connection: Connection, lost: ConnectionLost) -> None:
         """Report what was in flight as lost, and try again soon."""
-        lost_requests = sum(1 for sent in connection.waiting if sent)
         self._forget(connection)
-        self._owner.requests_lost(lost_requests, str(lost))
+        self._owner.requests_lost([sent for sent in connection.waiting if sent], str(lost))
         for slot in self._slots:
             if slot.current is connection:
                 slot.current = None
@@ -220,7 +219,7 @@ class Pool:
                 self._retry_later(slot, lost)
 
     def _retry_later(self, slot: Slot, lost: ConnectionLost) -> None:
-        self._owner.requests_lost(0, str(lost))
+        self._owner.requests_lost((), str(lost))
         slot.opens_at = clock() + slot.backoff
         slot.backoff = min(slot.backoff * 2, LONGEST_BACKOFF)
         self._note_if_down(lost)

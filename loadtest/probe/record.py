@@ -20,9 +20,10 @@ def percentile(ordered: list[int], percent: float) -> int:
 
 
 class Interval:
-    """Counts and latencies since the last line.
+    """Counts and latencies of an interval: of what happened in it, or of the requests that were due in it.
 
-    Over all lines of a run, always: sum(sent) = sum(received) + sum(errors) + the last line's in_flight.
+    Over all lines by arrival: sum(sent) = sum(received) + sum(errors) + the last line's in_flight. In each line by due
+    time: sent = received + errors + in_flight.
     """
 
     def __init__(self, began_ns: int) -> None:
@@ -39,6 +40,11 @@ class Interval:
         """A request's time came (whether or not a connection could take it), `lag_ns` after it was due."""
         self._lag.record(lag_ns // 1000)
 
+    @property
+    def unanswered(self) -> int:
+        """The requests that were due in the interval and have neither a reply nor an error."""
+        return self._lag.total - self.received - self.errors
+
     def reply_came(self, since_due_ns: int, since_sent_ns: int) -> None:
         """A reply came: record its latency from the intended time and from the send time."""
         since_due = min(max(since_due_ns // 1000, LOWEST_US), HIGHEST_US)
@@ -50,12 +56,17 @@ class Interval:
     def end(self, now_ns: int, in_flight: int, oldest_due_ns: int | None, **more: object) -> None:
         """End the interval. This is quick; `line()` can be called later, when there is time for it."""
         self._ended = {
+            "by": "arrival",
             "t": round(time.time(), 6),
             "interval_s": round((now_ns - self.began_ns) / 1e9, 6),
             "in_flight": in_flight,
             "oldest_in_flight_us": 0 if oldest_due_ns is None else (now_ns - oldest_due_ns) // 1000,
             **more,
         }
+
+    def end_with(self, other: Interval) -> None:
+        """End this interval, of the requests that were due, at the moment at which `other` ended."""
+        self._ended = other._ended | {"by": "due", "oldest_in_flight_us": 0}
 
     def line(self, name: str) -> str:
         """The interval, after its end, as one line of JSON; times in microseconds unless named otherwise."""
@@ -74,5 +85,6 @@ class Interval:
                 "service": self._service.encode(),
                 "lag": self._lag.encode(),
                 **self._ended,
+                **({"in_flight": self.unanswered} if self._ended["by"] == "due" else {}),
             }
         )

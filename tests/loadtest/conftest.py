@@ -58,6 +58,11 @@ class Server:
         if self._process:
             self._process.send_signal(signal.SIGSTOP)
 
+    def resume(self) -> None:
+        """Let a frozen server go on."""
+        if self._process:
+            self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """End the server by SIGKILL."""
         if self._process:

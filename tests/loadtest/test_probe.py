@@ -66,6 +66,25 @@ def test_a_stall_is_seen_by_each_request_that_was_due_in_it(server: Any, start_p
     assert len(still_sent_on_time) >= 0.9 * len(late), "requests left on schedule although none was answered"
 
 
+def test_by_due_time_a_stall_is_where_it_made_wait(server: Any, start_probe: Any) -> None:
+    """A reply counts in the interval in which its request was due; each line is complete, and none is left out."""
+    probe = start_probe("--url", server.url, "--interval-seconds", "0.25", "--by-due-time")
+    probe.next_line()
+    server.freeze()
+    lines = [probe.next_line() for _ in range(4)]
+    server.resume()
+    lines += [probe.next_line() for _ in range(12)] + probe.end()
+    arrived, due = ([line for line in lines if line["by"] == by] for by in ("arrival", "due"))
+    empty = [line["t"] for line in arrived if line["sent"] and not line["received"]]
+    assert len(empty) >= 2, "no reply came for more than an interval"
+    times = [line["t"] for line in due]
+    assert times == sorted(times) and {line["t"] for line in arrived} <= {*times, arrived[0]["t"]}
+    for line in due:
+        assert line["sent"] == line["received"] and line["errors"] == line["in_flight"] == 0
+        assert Histogram.decode(line["intended"]).total == line["received"]
+        assert (line["max_us"] > 100_000) >= (line["t"] in empty)
+
+
 @pytest.mark.alone
 def test_a_stall_of_the_probe_itself_shows_in_intended_and_lag_only(server: Any, start_probe: Any) -> None:
     """Requests that the probe itself sent late are late from the intended time only, and lag shows its stall."""

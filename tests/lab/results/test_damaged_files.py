@@ -155,8 +155,8 @@ def test_a_port_of_five_thousand_digits(tmp_path: Path) -> None:
 
 EMPTY = Histogram().encode()
 WHOLE = {
-    "t": 1.5e9, "interval_s": 0.25, "sent": 1, "received": 1, "errors": 0, "max_us": 5, "oldest_in_flight_us": 0,
-    "last_error": None, "intended": EMPTY, "service": EMPTY, "lag": EMPTY,
+    "by": "due", "t": 1.5e9, "interval_s": 0.25, "sent": 1, "received": 1, "errors": 0, "max_us": 5,
+    "oldest_in_flight_us": 0, "last_error": None, "intended": EMPTY, "service": EMPTY, "lag": EMPTY,
 }  # fmt: skip
 
 

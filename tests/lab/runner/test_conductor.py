@@ -41,17 +41,18 @@ SCENARIO = Scenario(
 
 
 class Line:
-    """A probe that prints a line without errors, an hour ahead of every phase, and then waits until the run ends."""
+    """A probe that prints its two lines without errors, an hour ahead of every phase, and waits until the run ends."""
 
     def __init__(self, over: threading.Event) -> None:
         self._over = over
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the line, and return at the run's end."""
+        """Yield the lines, and return at the run's end."""
         interval = Interval(0)
         interval.end(0, 0, None, last_error=None)
-        line = json.loads(interval.line("main"))
-        yield json.dumps(line | {"t": time.time() + 3600, "interval_s": 0.25}).encode()
+        line = json.loads(interval.line("main")) | {"t": time.time() + 3600, "interval_s": 0.25}
+        for by in ("arrival", "due"):
+            yield json.dumps(line | {"by": by}).encode()
         self._over.wait()
 
 

@@ -24,6 +24,9 @@ from lab.stacks import rights
 from tests.app.servicekit import ServerProcess, eventually
 from tests.lab.labkit import LAB, ROOT, Answer, Running, lab, tree, whole_run
 
+INCIDENT = ("key-growth", "--pace", "quick", "--despite-noise")
+"""A run to break off. It needs no verdict, so it begins on a busy machine too."""
+
 
 def phases(folder: Path) -> int:
     """Return how many phases a run has finished."""
@@ -64,7 +67,7 @@ def assert_one_complaint(answer: Answer, code: int) -> None:
 @pytest.mark.whole
 def test_ctrl_c_in_the_middle_keeps_the_samples_and_nothing_else(tmp_path: Path) -> None:
     """Ctrl-C mid-run: exit code 130, one line, no process and no port left; what was measured can be read."""
-    with Running("key-growth", "--pace", "quick", "--out", "interrupted", cwd=tmp_path) as run:
+    with Running(*INCIDENT, "--out", "interrupted", cwd=tmp_path) as run:
         folder = tmp_path / "interrupted"
         run.until(lambda: phases(folder) >= 1)
         ports = run.ports()
@@ -78,7 +81,6 @@ def test_ctrl_c_in_the_middle_keeps_the_samples_and_nothing_else(tmp_path: Path)
     assert (answer.code, answer.complaints) == (4, [])
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     "numbers",
     [
@@ -91,7 +93,7 @@ def test_ctrl_c_in_the_middle_keeps_the_samples_and_nothing_else(tmp_path: Path)
 )
 def test_signals_while_starting_leave_nothing(numbers: list[signal.Signals], tmp_path: Path) -> None:
     """Interrupted while the stack comes up, once or several times: exit code 130, one line, nothing left."""
-    with Running("key-growth", "--pace", "quick", "--out", "run", cwd=tmp_path) as run:
+    with Running(*INCIDENT, "--out", "run", cwd=tmp_path) as run:
         run.until(lambda: len(run.family()) >= 4)
         ports = run.ports()
         for number in numbers:
@@ -102,10 +104,9 @@ def test_signals_while_starting_leave_nothing(numbers: list[signal.Signals], tmp
     assert not list((tmp_path / "run").glob("result.json*"))
 
 
-@pytest.mark.alone
 def test_killed_lab_leaves_no_process(tmp_path: Path) -> None:
     """kill -9 of the lab: the kernel ends its processes, and theirs."""
-    with Running("key-growth", "--pace", "quick", "--out", "run", cwd=tmp_path) as run:
+    with Running(*INCIDENT, "--out", "run", cwd=tmp_path) as run:
         run.until(lambda: any("probe" in command for command in run.family()))
         ports = run.ports()
         run.signal(signal.SIGKILL)
@@ -123,7 +124,7 @@ def server_of(run: Running) -> psutil.Process:
 def test_server_that_dies_in_the_middle_is_one_line_and_exit_3(tmp_path: Path) -> None:
     """kill -9 of the server mid-run: exit code 3, one line that names it, no process left, samples kept."""
     folder = tmp_path / "run"
-    with Running("key-growth", "--pace", "quick", "--out", "run", cwd=tmp_path) as run:
+    with Running(*INCIDENT, "--out", "run", cwd=tmp_path) as run:
         run.until(lambda: phases(folder) >= 1)
         ports = run.ports()
         server_of(run).kill()
@@ -158,7 +159,7 @@ def test_full_disk_is_one_line_and_exit_3(
     """The disk fills up mid-run: exit code 3, one line that says so, no process left, no half-written file."""
     place, limit = small_disk
     folder = place / "run"
-    with Running("key-growth", "--pace", "quick", "--out", str(folder), cwd=tmp_path, limit=limit) as run:
+    with Running(*INCIDENT, "--out", str(folder), cwd=tmp_path, limit=limit) as run:
         run.until(lambda: any("probe" in command for command in run.family()))
         ports = run.ports()
         answer = run.answer(seconds=150)
@@ -260,7 +261,7 @@ def somebody_reading(server: ServerProcess, per_second: float) -> Iterator[None]
 def running_on(server: ServerProcess, folder: Path, url: str) -> Iterator[Running]:
     """Start a run on somebody else's server; yield it once it has written keys and changed settings."""
     client = server.client()
-    with Running("key-growth", "--pace", "quick", "--url", url, "--yes", "--out", "run", cwd=folder) as run:
+    with Running(*INCIDENT, "--url", url, "--yes", "--out", "run", cwd=folder) as run:
         run.until(lambda: client.dbsize() > 1000)
         run.until(lambda: any("loadtest.probe" in command for command in run.family()))
         assert client.config_get("slowlog-log-slower-than") != {"slowlog-log-slower-than": "12345"}
@@ -301,8 +302,9 @@ def killed_and_a_second_too(run: Running, server: ServerProcess) -> None:
     client = server.client()
     first = client.get(LOCK)
     run.signal(signal.SIGKILL)
-    words = ("key-growth", "--pace", "quick", "--url", server.url, "--yes", "--out", "run")
-    with Running(*words, cwd=run.folder / "second") as second:
+    with Running(
+        *INCIDENT, "--url", server.url, "--yes", "--out", "run", cwd=run.folder / "second"
+    ) as second:
         eventually(
             lambda: second.process.poll() is not None or client.get(LOCK) not in (None, first), seconds=60
         )
@@ -324,7 +326,6 @@ BY_HAND = ("all killed", "without rights")
 """Ends after which `bin/lab clean` puts the server right; after the others a minute is enough."""
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     "how", [how if how == "SIGKILL" else pytest.param(how, marks=pytest.mark.whole) for how in ENDS]
 )
@@ -378,9 +379,7 @@ def test_url_with_yes_touches_only_its_own_keys(foreign: ServerProcess, tmp_path
     client = foreign.client()
     with (
         somebody_reading(foreign, 100),
-        Running(
-            "key-growth", "--pace", "quick", "--url", foreign.url, "--yes", "--out", "run", cwd=tmp_path
-        ) as run,
+        Running(*INCIDENT, "--url", foreign.url, "--yes", "--out", "run", cwd=tmp_path) as run,
     ):
         run.until(lambda: phases(folder) >= 1)
         assert client.dbsize() > 1000  # the lab does write here
