@@ -36,13 +36,16 @@ class Acceptance:
         with self._lock:
             if self._refusal is not None and self._refusal.corrupt:
                 raise self._refusal_again()
-            try:
-                number = self._state.add_event(user, kind, traceparent)
-            except StateError as error:
+        # Not under the lock: another process may hold the database for seconds; `check` and `pending` do not wait then.
+        try:
+            number = self._state.add_event(user, kind, traceparent)
+        except StateError as error:
+            with self._lock:
                 self._refuse(error)
-                raise
+            raise
+        with self._lock:
             self._unhandled += 1
-            return number
+        return number
 
     def check(self) -> None:
         """Raise `StateError` if no event can be accepted at present.

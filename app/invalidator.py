@@ -70,7 +70,9 @@ class Invalidator:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set; unfinished events stay in the outbox under this invalidator's name."""
-        self._state.release(self._name)
+        # Of every name: an invalidator that was renamed never comes back for its events. If another one runs, an event
+        # may be carried out twice, which does no harm.
+        self._state.release()
         show_strategy(self._mode.strategy)
         fresh, last = True, time.monotonic()
         while not stop.is_set():

@@ -292,11 +292,10 @@ class State:
         )
         return sorted((Event(*row) for row in rows), key=lambda event: event.id)
 
-    def release(self, name: str) -> int:
-        """Give back the events that ``name`` claimed and did not finish; returns how many."""
-        return len(
-            self._run("UPDATE outbox SET claimed_by = NULL WHERE claimed_by = ? RETURNING id", (name,))
-        )
+    def release(self, name: str | None = None) -> int:
+        """Give back the events that ``name`` (or anybody) claimed and did not finish; returns how many."""
+        sql = "UPDATE outbox SET claimed_by = NULL WHERE claimed_by = coalesce(?, claimed_by) RETURNING id"
+        return len(self._run(sql, (name,)))
 
     def done(self, event_id: int) -> None:
         """Remove a finished event."""

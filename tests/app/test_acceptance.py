@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -103,6 +104,20 @@ def test_a_refused_event_is_remembered(state: State, tmp_path: Path, monkeypatch
         assert "locked" in refused(acceptance)
     assert refused(acceptance) == ""
     assert acceptance.accept(1, "order", None) == 1
+
+
+def test_who_waits_for_the_database_delays_no_readiness(state: State, tmp_path: Path) -> None:
+    """While an event waits for a database that another program holds, the outbox is counted and readiness answers."""
+    acceptance = Acceptance(state)
+    waiting = threading.Thread(target=acceptance.accept, args=(1, "order", None))
+    with closing(sqlite3.connect(tmp_path / "state.sqlite3", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        waiting.start()
+        assert acceptance.pending() == 0
+        acceptance.check()
+        assert waiting.is_alive()
+    waiting.join()
+    assert acceptance.pending() == 1
 
 
 def test_a_handle_that_can_only_read_is_replaced(state: State, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from app.state import State, StateError
 
 
 def test_claims_are_exclusive_and_released_by_name(tmp_path: Path) -> None:
-    """Each event goes to one claimant; release gives back a name's own unfinished events only."""
+    """Each event goes to one claimant; release gives back a name's own unfinished events, or everybody's."""
     one, two = State(tmp_path), State(tmp_path)
     first = one.add_event(1, "order", None)
     assert [event.id for event in one.claim("a")] == [first]
@@ -22,6 +22,8 @@ def test_claims_are_exclusive_and_released_by_name(tmp_path: Path) -> None:
     assert again.id == first
     two.done(first)
     assert one.pending() == 1
+    assert State(tmp_path).release() == 1
+    assert [event.id for event in one.claim("renamed")] == [second]
 
 
 def test_ids_are_never_used_twice(tmp_path: Path) -> None:
