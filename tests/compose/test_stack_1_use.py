@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from lab import ROOT
+from tests.browserkit import CHROMIUM, Aim, attempts
 from tests.compose.stack import EVERYTHING, Stack, until
 
 
@@ -75,6 +76,34 @@ def test_idle_scene_costs_little(story: Stack) -> None:
     print(f"idle: {cores:.2f} cores, {used / 1e9:.2f} GB")
     assert cores <= IDLE_STARTS_PER_S * start_of_a_storefront_s()
     assert 0 < used <= 1.5e9
+
+
+@pytest.mark.whole
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (Debian: apt install chromium)")
+@pytest.mark.parametrize("rebinds", [False, True], ids=["another site", "a re-pointed name"])
+@pytest.mark.parametrize(
+    ("port", "read", "act", "content"),
+    [
+        ("CONTROL_PORT", "/api/state", "/api/stop", "servers"),
+        ("LOCUST_REDIS_PORT", "/load", "/load/reset", "users_population"),
+        ("LOCUST_DRAGONFLY_PORT", "/load", "/load/reset", "users_population"),
+    ],
+)
+def test_no_page_of_another_site_reads_or_acts(
+    port: str, read: str, act: str, content: str, rebinds: bool, story: Stack, tmp_path: Path
+) -> None:
+    """In a real browser, from another site or under a re-pointed name, the published ports show and do nothing."""
+    before = story.get(port, read)
+    assert content in json.dumps(before)
+    found = attempts(Aim(story.url(port).rstrip("/"), read, act, {"more": 1}), rebinds, tmp_path)
+    assert found["form"]["sent"], found
+    assert not [name for name, seen in found.items() if content in seen.get("text", "")], found
+    if rebinds:
+        assert {found[name].get("status") for name in ("read", "act", "act as text")} == {421}, found
+    else:
+        assert "error" in found["read"] and "error" in found["act"], found
+    if read == "/load":
+        assert story.get(port, read)["seconds"] > before["seconds"], found
 
 
 def test_a_scenario_of_locust_runs_in_the_scene(story: Stack) -> None:
