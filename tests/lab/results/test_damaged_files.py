@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,6 +86,36 @@ def test_a_damaged_run_folder_is_taken_or_refused_in_one_line(folder: Path) -> N
 
     each()
     assert "" in said and any(said)
+
+
+MOST_MEMORY = 400 * 2**20
+"""Bytes. The largest sound run, 10,000,000 latencies, takes 80 MB."""
+
+
+def test_no_run_folder_fills_the_memory(folder: Path) -> None:
+    """Lines that claim any number of latencies, of any size, are read within a bound or left out."""
+    log, began = folder / "probe.hlog", Run(folder).phases[0].t0
+    sound, peaks = log.read_bytes(), []
+
+    @settings(TRIES, max_examples=25)
+    @given(st.lists(st.integers(1, 36).map(lambda power: 2**power), min_size=1, max_size=20))
+    def each(counts: list[int]) -> None:
+        lines = []
+        for number, count in enumerate(counts):
+            histogram = Histogram()
+            histogram.counts[number], histogram.total = count, count
+            lines.append(f"Tag=main-intended,{began + 0.1:.3f},0.250,1.0,{histogram.encode()}\n")
+        log.write_bytes(sound + "".join(lines).encode())
+        tracemalloc.start()
+        try:
+            Run(folder).p99_ms(Run(folder).phases[0])
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert peaks[-1] < MOST_MEMORY
+
+    each()
+    assert max(peaks) > 10 * 2**20, "nothing large was tried"
 
 
 def test_a_reader_with_an_error_of_its_own_would_be_found(folder: Path) -> None:
