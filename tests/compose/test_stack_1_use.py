@@ -78,7 +78,6 @@ def test_idle_scene_costs_little(story: Stack) -> None:
     assert 0 < used <= 1.5e9
 
 
-@pytest.mark.whole
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (Debian: apt install chromium)")
 @pytest.mark.parametrize("rebinds", [False, True], ids=["another site", "a re-pointed name"])
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ SOURCES = (
     "deploy",
 )
 CODE = (".py", ".json", ".yml", ".yaml", ".j2", ".html", ".js", "")
-OTHERS = ("PIP_", "COMPOSE_", "DOCKER_", "HTTP_", "HTTPS_")
+OTHERS = ("PIP_", "COMPOSE_", "DOCKER_", "HTTP_", "HTTPS_", "LC_")
 """Prefixes of other programs' variables."""
 KINDS = ("dashboard", "dashboards", "panel", "panels", "claim")
 """Words that say what kind of title follows in italics."""

@@ -263,3 +263,28 @@ esac
         assert done.stderr.startswith(f"lab: Python {python}.1 cannot be served")
         assert done.stderr.count("\n") == 1
     assert not (tree / ".venv").exists()
+
+
+ELSEWHERE = {
+    "PYTHONHOME": "/nowhere", "PYTHONPATH": "/nowhere", "PYTHONOPTIMIZE": "2", "PYTHONWARNINGS": "error",
+    "PYTHONSTARTUP": "/nowhere", "PIP_USER": "1", "PIP_TARGET": "/nowhere", "PIP_PREFIX": "/nowhere",
+    "PIP_ROOT": "/nowhere", "PIP_NO_INDEX": "1", "COMPOSE_FILE": "/nowhere", "DOCKER_HOST": "tcp://127.0.0.1:1",
+    "LC_ALL": "de_DE.iso88591", "LANG": "C", "PYTHONIOENCODING": "ascii",
+}  # fmt: skip
+"""Variables of docs/platforms.md whose values lead elsewhere."""
+
+
+def test_variables_that_lead_elsewhere_change_nothing() -> None:
+    """With all of them set `bin/lab` starts from its own environment, and says the same but for some characters."""
+    page = (ROOT / "docs" / "platforms.md").read_text()
+    assert not [name for name in ELSEWHERE if f"`{name}`" not in page]
+    plain, elsewhere = (
+        subprocess.run(
+            [ROOT / "bin" / "lab", "list"], env={**os.environ, **more}, capture_output=True, check=False
+        )
+        for more in ({}, ELSEWHERE)
+    )
+    assert (elsewhere.returncode, elsewhere.stderr) == (0, b"")
+    plain_text = plain.stdout.decode().encode("ascii", "replace")
+    assert elsewhere.stdout.count(b"\n") == plain_text.count(b"\n") > 10
+    assert elsewhere.stdout.split()[:20] == plain_text.split()[:20]
