@@ -25,7 +25,7 @@ up: ## Look at the machine, then docker compose up, in the background (COMPOSE_P
 down: ## Stop the stack and remove what it left: containers, volumes, network
 	@python3 -m lab.scene.up down
 
-test: tools ## What needs neither Docker nor whole runs, in six minutes or more
+test: tools ## What needs neither Docker nor whole runs, in about five minutes
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not whole"
 
 QUICK := tests/lab/claims tests/lab/results tests/lab/test_house.py tests/grafana

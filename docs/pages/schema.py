@@ -23,8 +23,9 @@ field and what was expected, with exit code 2. This page and the schema are made
 
 `probe.hlog` holds the latencies of every probe in quarters of a second: an HdrHistogram log (format 1.3, microseconds),
 tags `NAME-intended` (from the moment a request was due) and `NAME-service` (from the moment it was sent).
-A reply counts in the quarter in which it came. So beyond the knee `received` of a phase is less than `sent`: what still
-waited when the phase ended is in no p99 of that phase, and its p99 is a lower bound.
+A reply counts in the quarter in which its request was due, whenever it came: `sent` of a phase is `received` and
+`errors`. (In records made before 29 November 2026 a reply counts when it came: beyond the knee their
+`received` is less than `sent`, and their p99 is a lower bound.)
 `loads.jsonl` holds what the scenario's own loads said: one JSON object a line, each with `phase`, `attempt` and `load`.
 `result.json` is the verdict: all of `run.json`, `claims`, `validity`, `repeated` and `holds`.
 """

@@ -98,10 +98,18 @@ def histograms(reply: Any) -> dict[str, dict[int, int]]:
 
 
 def clients(reply: Any) -> ClientCounts:
-    """Parse CLIENT LIST: number of connections, number by last command, and bytes of unread replies."""
+    """Parse CLIENT LIST: number of connections, the client behind each command, and bytes of unread replies."""
     rows = [dict(word.partition("=")[::2] for word in line.split()) for line in str(reply).splitlines()]
-    busiest = Counter(row.get("cmd", "?").upper() for row in rows)
-    return ClientCounts(len(rows), dict(busiest), sum(float(row.get("omem", 0)) for row in rows))
+    by_command: dict[str, Counter[str]] = {}
+    for row in rows:
+        named = " of ".join(filter(None, (row.get("name"), row.get("lib-name"))))
+        by_command.setdefault(row.get("cmd", "?").upper(), Counter())[named] += 1
+    senders = {command: found.most_common(1)[0] for command, found in by_command.items()}
+    return ClientCounts(
+        len(rows),
+        {command: f"{named} ({count} connections)" for command, (named, count) in senders.items() if named},
+        sum(float(row.get("omem", 0)) for row in rows),
+    )
 
 
 def events(reply: Any, since: int) -> dict[str, float]:

@@ -12,11 +12,9 @@ The event rate is close to what the server can do under SCAN, so that bystanders
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lab.claims import cures, planned
 from lab.results.folder import Run
-from lab.scenarios.model import Chart, Listing, LoadSpec, Pace, Phase, Scenario
+from lab.scenarios.model import Chart, Listing, LoadSpec, Pace, Phase, Scenario, control_of
 
 COMMANDS = {
     "scan": "SCAN,UNLINK",
@@ -173,12 +171,10 @@ SCENARIO = Scenario(
     headline="index-relieves",
 )
 
-CONTROL = replace(
+CONTROL = control_of(
     SCENARIO,
-    id="cures-control",
+    "The same phases and load, but every way is the index: nothing differs, and every claim must be refuted.",
     title="cures with one strategy in all places",
-    story="The same phases and load, but every way is the index: nothing differs, and every claim must be refuted.",
     source="no-difference control of cures",
     phases=phases(dict.fromkeys(cures.STRATEGIES, "index")),
-    refutes=True,
 )

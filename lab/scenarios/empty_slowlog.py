@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lab.claims import smallcalls
-from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario
+from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario, control_of
 
 PLATEAUS = (0.125, 0.35, 1.0)
 LOADS_MB = 80.0
@@ -98,6 +98,7 @@ SCENARIO = Scenario(
     },
     knee_at=None,
     scan_count=10,
+    server_core=True,
     charts=(
         Chart("calls", "Calls that one event makes", "lines", "keys", "figure:calls_per_event", arm="look"),
         Chart(
@@ -113,13 +114,9 @@ SCENARIO = Scenario(
     headline="slow-log-empty",
 )
 
-CONTROL = replace(
+CONTROL = control_of(
     SCENARIO,
-    id="empty-slowlog-control",
-    title="empty-slowlog without its cause",
-    story="The same rate of events over the same keys, but they are invalidated by index from the beginning, and "
+    "The same rate of events over the same keys, but they are invalidated by index from the beginning, and "
     "nothing is searched: all claims must be refuted.",
-    source="no-fault control of empty-slowlog",
     phases=phases(searched=False),
-    refutes=True,
 )

@@ -29,10 +29,8 @@ to live: live entries fill a third of the limit, and Redis keeps a third more, e
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lab.claims import eviction
-from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario
+from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario, control_of
 
 BUSY = 1.15
 """Share of the main thread that the load asks for at the limit, including the evictions that its inserts need.
@@ -192,13 +190,9 @@ SCENARIO = Scenario(
     headline="burst-p99",
 )
 
-CONTROL = replace(
+CONTROL = control_of(
     SCENARIO,
-    id="eviction-cycle-control",
-    title="eviction-cycle without its cause",
-    story="The same load, limit and clients, but entries live shortly from the beginning, so that memory never fills: "
+    "The same load, limit and clients, but entries live shortly from the beginning, so that memory never fills: "
     "every claim of eviction-cycle must be refuted.",
-    source="no-fault control of eviction-cycle",
     phases=phases(short=True),
-    refutes=True,
 )

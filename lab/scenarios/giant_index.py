@@ -11,10 +11,8 @@ entries that the phase names; the smallest is that of an ordinary user.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lab.claims import giant
-from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario
+from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario, control_of
 
 ORDINARY = 20
 SIZES = (ORDINARY, 1_000, 10_000, 100_000)
@@ -91,13 +89,10 @@ SCENARIO = Scenario(
     headline="giant-stalls",
 )  # fmt: skip
 
-CONTROL = replace(
+CONTROL = control_of(
     SCENARIO,
-    id="giant-index-control",
-    title="giant-index without its giant",
-    story="The same events, strategies and phases, but the user has as many entries as everybody: all claims must be "
+    "The same events, strategies and phases, but the user has as many entries as everybody: all claims must be "
     "refuted.",
-    source="no-fault control of giant-index",
+    title="giant-index without its giant",
     phases=phases(with_giant=False),
-    refutes=True,
 )

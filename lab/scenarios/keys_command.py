@@ -11,10 +11,8 @@ not saturate first, even where other programs make its work half as expensive ag
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lab.claims import blocking, latency
-from lab.scenarios.model import Arms, Chart, Pace, Phase, ProbeSpec, Scenario
+from lab.scenarios.model import Arms, Chart, Pace, Phase, ProbeSpec, Scenario, control_of
 
 GROW = "grow"
 PLATEAUS = (0.08, 0.3, 0.6, 1.0)
@@ -91,13 +89,9 @@ SCENARIO = Scenario(
     headline="exact-cures",
 )
 
-CONTROL = replace(
+CONTROL = control_of(
     SCENARIO,
-    id="keys-command-control",
-    title="keys-command without its cause",
-    story="The same keys, events, reads and phases, but entries are deleted by exact key from the beginning, and "
+    "The same keys, events, reads and phases, but entries are deleted by exact key from the beginning, and "
     "nothing is searched: all claims must be refuted.",
-    source="no-fault control of keys-command",
     phases=phases("exact", "exact"),
-    refutes=True,
 )

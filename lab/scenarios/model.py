@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from lab.claims import Claim
 from lab.results.folder import Run
@@ -223,3 +224,13 @@ class Scenario:
             )
             for phase in self.phases
         ]
+
+
+def control_of(scenario: Scenario, story: str, **changes: Any) -> Scenario:
+    """Return the scenario's control: the same without its cause, by these changes, so that every claim is refuted."""
+    named = {
+        "id": f"{scenario.id}-control",
+        "title": f"{scenario.id} without its cause",
+        "source": f"no-fault control of {scenario.id}",
+    }
+    return replace(scenario, **{**named, "story": story, "refutes": True, **changes})

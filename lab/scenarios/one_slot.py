@@ -12,10 +12,8 @@ without cluster mode (the control), on Dragonfly, on KeyDB, and on releases befo
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lab.claims import slots
-from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario
+from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario, control_of
 
 FEW, MANY = 10_000, 100_000
 """Entries of the neighbour in the slot."""
@@ -94,14 +92,11 @@ SCENARIO = Scenario(
     headline="tag-first-costs-little",
 )
 
-CONTROL = replace(
+CONTROL = control_of(
     SCENARIO,
-    id="one-slot-control",
-    title="one-slot without cluster mode",
-    story="The same names, patterns and phases on a server that is not in cluster mode: it has no slots, every search "
+    "The same names, patterns and phases on a server that is not in cluster mode: it has no slots, every search "
     "visits all keys, and every claim must be refuted.",
-    source="no-fault control of one-slot",
+    title="one-slot without cluster mode",
     own_server=False,
     server_settings={},
-    refutes=True,
 )

@@ -9,10 +9,8 @@ compared, not its time.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lab.claims import deletes
-from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario
+from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario, control_of
 
 RTTS_MS = {"rtt-0": 0.0, "rtt-half": 0.5, "rtt-1": 1.0, "rtt-5": 5.0}
 """Phase → added round-trip time. The phase's name with underscores is also the pace's size for its one-by-one part."""
@@ -149,13 +147,9 @@ SCENARIO = Scenario(
     headline="pipeline-pays",
 )  # fmt: skip
 
-CONTROL = replace(
+CONTROL = control_of(
     SCENARIO,
-    id="pipelined-delete-control",
-    title="pipelined-delete without its cause",
-    story="The same deletes and phases, but each way waits for the reply to every key: all claims must be refuted.",
-    source="no-fault control of pipelined-delete",
+    "The same deletes and phases, but each way waits for the reply to every key: all claims must be refuted.",
     phases=phases("{size}", "{rtt_0}", in_one=1, largest=1),
-    refutes=True,
 )
 """Every way waits for every reply, so nothing is gained and nothing stalls."""

@@ -7,10 +7,8 @@ matches, and its calls end by the clock, whatever COUNT is.)
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lab.claims import blocking, latency, samesearch
-from lab.scenarios.model import Arms, Chart, Pace, Phase, Scenario
+from lab.scenarios.model import Arms, Chart, Pace, Phase, Scenario, control_of
 
 ARMS = Arms(rising="grow", cured="index")
 GROW = ARMS.rising
@@ -65,12 +63,8 @@ SCENARIO = Scenario(
     headline="work-stays",
 )
 
-CONTROL = replace(
+CONTROL = control_of(
     SCENARIO,
-    id="same-search-control",
-    title="same-search without its cause",
-    story="The same keys, events and phases under the index from the beginning: every claim must be refuted.",
-    source="no-fault control of same-search",
+    "The same keys, events and phases under the index from the beginning: every claim must be refuted.",
     phases=phases("index", "index"),
-    refutes=True,
 )

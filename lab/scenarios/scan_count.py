@@ -9,10 +9,8 @@ and the keys visited per second are counted beside the GETs left to the bystande
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lab.claims import sweep
-from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario
+from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario, control_of
 
 COUNTS = (100, 1_000, 10_000)
 """COUNTs of the sweep. COUNT 10, Redis's default, is tried by one client alone: more clients would limit themselves."""
@@ -159,12 +157,8 @@ SCENARIO = Scenario(
     headline="throughput-falls",
 )
 
-CONTROL = replace(
+CONTROL = control_of(
     SCENARIO,
-    id="scan-count-control",
-    title="scan-count without its cause",
-    story="The same bystanders, and as many clients beside them, but they walk nothing: every claim must be refuted.",
-    source="no-fault control of scan-count",
+    "The same bystanders, and as many clients beside them, but they walk nothing: every claim must be refuted.",
     phases=phases(*PING),
-    refutes=True,
 )

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lab.claims import shards
-from lab.scenarios.model import Chart, Listing, LoadSpec, Pace, Phase, ProbeSpec, Scenario
+from lab.scenarios.model import Chart, Listing, LoadSpec, Pace, Phase, ProbeSpec, Scenario, control_of
 
 SHARE = 0.25
 """The share of a core that each node may use."""
@@ -122,13 +122,9 @@ SCENARIO = Scenario(
     headline="knee-moves",
 )  # fmt: skip
 
-CONTROL = replace(
+CONTROL = control_of(
     SCENARIO,
-    id="shards-control",
-    title="shards without its cause",
-    story="The same nodes, keys and events, but nothing is searched: entries live until their time ends. They have no "
+    "The same nodes, keys and events, but nothing is searched: entries live until their time ends. They have no "
     "hash tags, and no node is kept busy. So every claim must be refuted.",
-    source="no-fault control of shards",
     phases=phases("ttl", "ttl", 0),
-    refutes=True,
 )

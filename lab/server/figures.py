@@ -131,6 +131,11 @@ class Figures(Protocol):
         return {}
 
     @property
+    def senders(self) -> Mapping[str, str]:
+        """Command → the client behind it, by name and library, with its number of connections; empty if unknown."""
+        return {}
+
+    @property
     def threads(self) -> int:
         """Threads that execute commands."""
         return 1

@@ -103,6 +103,8 @@ def _command_text(figures: Figures, name: str) -> str:
         text += f"; the slow log got {logged}, the longest {longest:.0f} ms"
     if name == "KEYS" and figures.keys and not figures.clock_includes_waits:
         text += f"; a visited key costs {figures.spent(name).mean_us / figures.keys:.2f} µs here"
+    if name in figures.senders:
+        text += f"; sent by {figures.senders[name]}"
     limit = saturates_at(figures, figures.share(name)) if name in law.SEARCHES else None
     if limit:
         text += f"; at today's rate it fills the server at {limit:,.0f} keys, and there are {figures.keys:,}"

@@ -65,10 +65,11 @@ class InfoSnapshot:
 
 @dataclass(frozen=True)
 class ClientCounts:
-    """Figures of CLIENT LIST. `busiest`: number of connections by their latest command."""
+    """Figures of CLIENT LIST. `senders`: command → the client that most of its connections belong to, where that has a
+    name or tells its library."""
 
     total: int
-    busiest: Mapping[str, int]
+    senders: Mapping[str, str]
     output_bytes: float
 
 
@@ -113,6 +114,11 @@ class Window(Figures):
     unseen: Sequence[str] = ()
     arguments: Sequence[str] = ()
     probe_began: float = 0.0
+
+    @property
+    def senders(self) -> Mapping[str, str]:
+        """Command → the client behind it, from CLIENT LIST."""
+        return self.clients.senders if self.clients else {}
 
     @property
     def first(self) -> InfoSnapshot:

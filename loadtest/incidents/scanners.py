@@ -3,7 +3,8 @@
 `python -m loadtest.incidents.scanners --url redis://127.0.0.1:6379 --match 'shop:user:@:page-*' --rate 20` starts
 events at a rate, however many are under way (open loop). An event walks once for each --match, all its walks at once,
 with SCAN MATCH COUNT until the cursor is 0; the at sign stands for a user id, drawn for each event. Nothing is
-deleted.
+deleted. A tool that browses keys does the same: --type adds a TYPE, --client a name in CLIENT LIST, and --calls
+ends each walk after so many calls.
 
 Walks share few connections (--lines), as those of a multiplexing client do (ioredis, Lettuce, StackExchange.Redis):
 each walk has one call in flight, and the calls of many travel together. So little time goes into anything but SCAN,
@@ -34,11 +35,11 @@ import random
 import selectors
 import sys
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter_ns as clock
 from time import time
 
-from loadtest.arguments import ServerPlan, number, option
+from loadtest.arguments import ServerPlan, number, option, word
 from loadtest.probe.openloop import due_times
 from loadtest.process import Stop, run_load, say
 from loadtest.resp import LoadFailed, Server, Stream, command, connect
@@ -58,6 +59,9 @@ class Plan(ServerPlan):
     match: list[str] = option("a pattern to search; @ is the user (may be repeated)", action="append")
     users: int = option("users 1 to N", number(1, 10**9, int), 1000)
     count: int = option("COUNT of each call", number(1, 10**9, int), 10)
+    type: str | None = option("TYPE of each call (none)", word, None)
+    calls: int | None = option("calls of a walk at most (until the cursor is 0)", number(1, 10**9, int), None)
+    client: str | None = option("name of the connections in CLIENT LIST (none)", word, None)
     rate: float | None = option(
         "events a second (without it: always --most at once)", number(0.001, 1e6), None
     )
@@ -77,11 +81,12 @@ class SearchEvent:
 
 @dataclass(slots=True)
 class Walk:
-    """A walk of an event. `head` and `tail`: the parts of its requests before and behind the cursor."""
+    """A walk of an event. `head` and `tail`: the parts of its requests before and behind the cursor. `calls`: made."""
 
     event: SearchEvent
     head: bytes
     tail: bytes
+    calls: int = 0
 
     def call(self, cursor: bytes) -> tuple[bytes, bytes, bytes]:
         """The parts of the request that goes on from a cursor."""
@@ -110,7 +115,8 @@ class Scanners:
         self._plan = plan
         self._random = random.Random(plan.seed)
         self._selector = selectors.DefaultSelector()
-        self._lines = [Line(plan.server) for _ in range(plan.lines)]
+        server = replace(plan.server, client_name=plan.client or "")
+        self._lines = [Line(server) for _ in range(plan.lines)]
         for line in self._lines:
             self._selector.register(line.fd, READ, line)
         self._turns = itertools.cycle(self._lines)
@@ -161,7 +167,8 @@ class Scanners:
         self._under_way.add(event)
         user = str(self._random.randint(1, plan.users))
         for pattern in plan.match:
-            words = command("SCAN", "\0", "MATCH", pattern.replace("@", user), "COUNT", plan.count)
+            typed = ("TYPE", plan.type) if plan.type else ()
+            words = command("SCAN", "\0", "MATCH", pattern.replace("@", user), "COUNT", plan.count, *typed)
             head, _, tail = words.partition(CURSOR)
             walk, line = Walk(event, head, tail), next(self._turns)
             line.waiting.append(walk)
@@ -182,7 +189,8 @@ class Scanners:
             if not isinstance(reply, list):
                 raise LoadFailed(f"the server refuses: {reply}")
             walk.event.calls += 1
-            if reply[0] == b"0":
+            walk.calls += 1
+            if reply[0] == b"0" or walk.calls == self._plan.calls:
                 self._walked(walk.event)
             else:
                 parts += walk.call(reply[0])

@@ -88,6 +88,17 @@ def test_patterns_name_users_and_the_count_is_as_told(filled: Any, run: Any) -> 
     assert len({word[1] for word in words}) > 1
 
 
+def test_a_tool_that_browses_keys_is_named_and_ends_early(filled: Any, run: Any) -> None:
+    """With --type, --calls and --client a look ends after so many calls, and CLIENT LIST and TYPE are as told."""
+    words = ("--match", "none:*", "--type", "hash", "--calls", "5", "--client", "key-browser")
+    process = run("--url", filled.url, *words, "--rate", "20")
+    eventually(lambda: calls(filled, "scan") >= 5)
+    named = {client["name"] for client in filled.client().client_list() if client["cmd"] == "scan"}
+    process.send_signal(signal.SIGTERM)
+    assert ended(process)[-1]["figures"]["calls_per_event"] == 5
+    assert named == {"key-browser"}
+
+
 def test_a_rate_is_kept_however_many_are_under_way(filled: Any, run: Any) -> None:
     """At a rate that the server cannot serve, events still come due at that rate, and pile up."""
     said = ended(run("--url", filled.url, *PATTERNS, "--rate", "2000", "--seconds", "2.2", "--count", "1"))

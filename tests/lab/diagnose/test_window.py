@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from lab.diagnose import replies
 from lab.diagnose.watch import server_time
+from lab.server import signs
 from lab.server.window import InfoSnapshot, Probed, Window
 from tests.lab.diagnose.conftest import Make
 
@@ -98,6 +100,19 @@ def test_a_copy_that_began_between_two_looks_is_seen(make: Make) -> None:
         for look in of.snapshots
     ]
     assert replace(of, snapshots=looks, probe_began=0.5).copies == [(5.5, 6.5)]
+
+
+def test_the_client_behind_a_command_is_named(make: Make) -> None:
+    """CLIENT LIST names it, by its name and library; a command whose clients have neither is nobody's."""
+    rows = ["id=1 name=key-browser cmd=scan lib-name=redis-py"] * 3 + [
+        "id=4 name= cmd=scan",
+        "id=5 name= cmd=get",
+    ]
+    listed = replies.clients("\n".join(rows))
+    assert listed.senders == {"SCAN": "key-browser of redis-py (3 connections)"}
+    window = replace(make(busy=0.97, commands={"SCAN": (1000, 900)}), clients=listed)
+    assert "sent by key-browser of redis-py" in signs.commands("scan-storm")(window).text
+    assert "sent by" not in signs.commands("scan-storm")(replace(window, clients=None)).text
 
 
 def test_own_commands_are_not_among_the_dearest(make: Make) -> None:

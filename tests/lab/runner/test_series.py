@@ -246,7 +246,7 @@ def test_controls_are_run_where_they_are_wanted() -> None:
     """`all` chooses every incident, and with the controls every scenario of the catalogue."""
     assert all(not scenario.refutes for scenario in chosen(controls=False))
     assert chosen(controls=True) == list(scenarios.catalogue().values())
-    assert len(chosen(controls=False)) == 11
+    assert len(chosen(controls=False)) == 12
 
 
 @pytest.mark.parametrize("spoilers", [False, True])
