@@ -43,6 +43,7 @@ GROUPS = {
     "More": {
         "doctor": "lab.cli:doctor",
         "redis": "lab.server.redis_cli:redis",
+        "load": "lab.server.load_cli:load",
         "replay": "lab.replay.command:replay",
         "export": "lab.diagnose.export:export",
         "clean": "lab.stacks.foreign:clean",
@@ -58,7 +59,7 @@ RENAMED = {
     ("blind", "look"): ("look",),
 }
 """Commands of 0.1, and the words that stand for them now; they work until 0.3."""
-RAW = {"redis": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
+RAW = {name: {"ignore_unknown_options": True, "allow_interspersed_args": False} for name in ("redis", "load")}
 """Commands whose words are passed on unchanged, options and negative numbers included."""
 
 
@@ -225,7 +226,7 @@ def run_command(arguments: list[str]) -> int:
         Grouped.everything = arguments[1:] == ["all"]
         arguments = [*(arguments[1:] if not Grouped.everything else ()), "--help"]
     first = arguments[0] if arguments else ""
-    if first in ("probe", "redis") and ADDRESS not in os.environ and (url := server_url()):
+    if first in ("probe", "redis", "load") and ADDRESS not in os.environ and (url := server_url()):
         os.environ[ADDRESS] = url  # the scene in the other terminal, unless the command line names a server
     # `--help`, or a word that is no command, needs all of them.
     names = [first] if first in PLACES else [] if first == "--version" else PLACES

@@ -35,7 +35,7 @@ DRAGONFLY = (
 it."""
 
 ADDRESS = "PROBE_URL"
-"""The variable with a server's URL for `bin/lab probe` and `redis`, where the command line names none."""
+"""The variable with a server's URL for `bin/lab probe`, `redis` and `load`, where the command line names none."""
 CLUSTER = "cluster-enabled"
 """The setting of a server in cluster mode."""
 WAITS_COUNT = (

@@ -87,6 +87,9 @@ def wrong_call(arguments: str) -> Iterator[str]:
         if not PLACEHOLDER.fullmatch(name):
             yield f"there is no command bin/lab {name}"
         return
+    if name == "load":
+        yield from _wrong_load(*rest)
+        return
     options = {opt: p for p in known[name].params if p.param_type_name == "option" for opt in p.opts}
     at = 0
     plain: list[str] = []
@@ -113,6 +116,19 @@ def wrong_call(arguments: str) -> Iterator[str]:
     arguments_taken = [p for p in known[name].params if p.param_type_name == "argument"]
     if len(plain) > len(arguments_taken) and not any(p.nargs < 0 for p in arguments_taken):
         yield f"bin/lab {name} takes {len(arguments_taken)} arguments, not {len(plain)}"
+
+
+def _wrong_load(name: str = "NAME", *words: str) -> Iterator[str]:
+    """Yield an unknown load, and options that it does not have: they are the fields of its dataclass."""
+    source = ROOT / "loadtest" / "incidents" / f"{name}.py"
+    if not source.is_file():
+        if not PLACEHOLDER.fullmatch(name):
+            yield f"there is no load {name}"
+        return
+    fields = source.read_text(encoding="utf-8")
+    for word in words:
+        if word.startswith("--") and f"    {word[2:].replace('-', '_')}: " not in fields:
+            yield f"bin/lab load {name} has no option {word}"
 
 
 def _wrong_value(option: str, value: str) -> Iterator[str]:

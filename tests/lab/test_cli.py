@@ -20,6 +20,7 @@ from lab.cli import GROUPS, build, main, run_command
 from lab.results.folder import RunFacts
 from lab.scene.doctor import outcome, packages
 from lab.server.checks import CheckResult
+from lab.server.servers import ADDRESS
 from tests.app.servicekit import free_port
 from tests.lab.doctored import build_run
 from tests.lab.labkit import LAB, ROOT, Answer, lab, tree, typed
@@ -407,3 +408,19 @@ def test_a_terminal_that_lacks_a_sign_gets_a_question_mark(monkeypatch: pytest.M
     monkeypatch.setattr("lab.cli.interruptions_raise", lambda: None)  # pytest keeps its own handlers
     assert main() == 2
     assert b"'?'" in written.getvalue()
+
+
+def test_a_load_goes_to_the_scene_of_the_other_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`lab load` hands on its words unchanged, with the address of the scene; a load that there is not is one line."""
+    started: list[tuple[list[str], str]] = []
+    monkeypatch.setenv(ADDRESS, "")  # so that its absence is put back
+    monkeypatch.delenv(ADDRESS)
+    monkeypatch.setattr("lab.cli.server_url", lambda: "redis://127.0.0.1:7")
+    monkeypatch.setattr(os, "execv", lambda _, words: started.append((words[2:], os.environ[ADDRESS])))
+    assert run_command(["load", "iterations", "--count", "10"]) == 0
+    assert started == [(["-m", "loadtest.incidents.iterations", "--count", "10"], "redis://127.0.0.1:7")]
+    assert run_command(["load", "pages"]) == 2
+    assert "there is no load pages: name one of bystanders," in capsys.readouterr().err
+    assert len(started) == 1
