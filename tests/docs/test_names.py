@@ -35,6 +35,8 @@ def test_alerts_lead_to_a_heading() -> None:
         ("`bin/lab rum key-growth`", "there is no command bin/lab rum"),
         ("`lab run key-grwth`", "there is no scenario key-grwth"),
         ("`bin/lab run all --paces quick`", "bin/lab run has no option --paces"),
+        ("`bin/lab load iterations --counts 10`", "bin/lab load iterations has no option --counts"),
+        ("`bin/lab load iteration`", "there is no load iteration"),
         ("`bin/lab run all --pace slow`", "--pace cannot be slow"),
         ("`bin/lab run ID --server mysql`", "--server cannot be mysql"),
         ("`bin/lab doctor key-growth`", "bin/lab doctor takes 0 arguments, not 1"),

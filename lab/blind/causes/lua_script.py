@@ -10,7 +10,7 @@ from lab.blind.sizing import SECOND, Measurements, Orders
 from loadtest.resp import Server, ask, command, connect
 
 SCRIPT = "local sum = 0 for i = 1, tonumber(ARGV[1]) do sum = sum + i % 7 end return sum"
-TRIED, TIMES = 100_000, 5
+TRIED, TIMES = 100_000, 20
 """Rounds of the script that take some milliseconds, and the number of times that they are timed, to size the order."""
 CALL_S, EVERY_S = 0.1, 0.5
 
