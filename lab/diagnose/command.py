@@ -208,6 +208,7 @@ def print_diagnosis(console: Console, diagnosis: Diagnosis, window: Window | Non
         f"not looked for, because INFO has no {name}: {', '.join(causes)}"
         for name, causes in diagnosis.not_looked_at.items()
     ]
+    lines += [f"the machine: {what}" for what in diagnosis.machine]
     lines += [f"not seen: {what}" for what in diagnosis.unseen]
     if window:
         lines += _slow(window)

@@ -95,9 +95,9 @@ class Diagnosis(_Strict):
     `at` is when it began (UTC), `seconds` how long it took. `outcome`: `named` (a cause is found), `nothing` (nothing
     is wrong) or `unknown` (GETs are slow, no cause is found); `sentence` says it in words. `found` and `refuted` are
     the causes with and without evidence. `commands` are those that took the most time. `waits_ms` is, for each request
-    of the probe, its due time (s) and its wait (ms). `sent` counts the commands that were sent. `unseen` lists replies
-    that could not be read, with the reasons. `not_looked_at`: for each field that INFO lacks, the causes that could not
-    be looked for without it.
+    of the probe, its due time (s) and its wait (ms). `sent` counts the commands that were sent. `machine`: what of the
+    server's own machine can hold it up, where the lab runs there. `unseen` lists replies that could not be read, with
+    the reasons. `not_looked_at`: for each field that INFO lacks, the causes that could not be looked for without it.
     """
 
     schema_version: Literal[1] = 1
@@ -114,6 +114,7 @@ class Diagnosis(_Strict):
     commands: tuple[CommandCost, ...]
     waits_ms: tuple[tuple[float, float], ...]
     sent: dict[str, int]
+    machine: tuple[str, ...] = ()
     unseen: tuple[str, ...]
     not_looked_at: dict[str, tuple[str, ...]] = {}
 
@@ -156,6 +157,7 @@ class Diagnosis(_Strict):
             ),
             waits_ms=tuple((round(each.due_s, 3), round(1000 * each.waited_s, 3)) for each in window.probed),
             sent=dict(Counter(sent)),
+            machine=tuple(window.machine),
             unseen=tuple(window.unseen),
             not_looked_at={
                 name.rstrip("_"): tuple(cause.id for cause, lacks in judgement.not_looked_at if lacks == name)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from lab.diagnose import machine
 from lab.server.window import Window
 from loadtest import info
 
@@ -21,6 +22,7 @@ class Local:
     waited_s: float | None
     own_s: float
     machine_s: float
+    counters: machine.Counters
     at: float = field(default_factory=time.monotonic)
 
 
@@ -40,13 +42,13 @@ def find(fields: info.Fields) -> Local | None:
 
 def _measure(pid: int) -> Local:
     times = psutil.Process(pid).cpu_times()
-    machine = psutil.cpu_times()
-    idle = machine.idle + getattr(machine, "iowait", 0.0) + getattr(machine, "guest", 0.0)
+    all_times = psutil.cpu_times()
+    idle = all_times.idle + getattr(all_times, "iowait", 0.0) + getattr(all_times, "guest", 0.0)
     own = sum(times[:4])  # with children that have ended: the processes that a server forks are its own
     for child in psutil.Process(pid).children():
         with contextlib.suppress(psutil.Error):
             own += sum(child.cpu_times()[:2])
-    return Local(pid, _waited_s(pid), own, sum(machine) - idle)
+    return Local(pid, _waited_s(pid), own, sum(all_times) - idle, machine.read(pid))
 
 
 def _waited_s(pid: int) -> float | None:
@@ -58,7 +60,7 @@ def _waited_s(pid: int) -> float | None:
 
 
 def add(window: Window, before: Local | None) -> Window:
-    """Return the window with `waited` and `others` filled in, if the server runs on this machine."""
+    """Return the window with `waited`, `others` and `machine` filled in, if the server runs on this machine."""
     if before is None:
         return window
     with contextlib.suppress(psutil.Error):
@@ -68,5 +70,7 @@ def add(window: Window, before: Local | None) -> Window:
         if after.waited_s is not None and before.waited_s is not None:
             waited = (after.waited_s - before.waited_s) / seconds
         others = ((after.machine_s - before.machine_s) - (after.own_s - before.own_s)) / seconds
-        return replace(window, waited=waited, others=max(0.0, others))
+        lags = [each.lag_s for each in window.probed]
+        notes = machine.notes(before.counters, after.counters, seconds, lags)
+        return replace(window, waited=waited, others=max(0.0, others), machine=tuple(notes))
     return window

@@ -95,7 +95,8 @@ class Window(Figures):
     requests and replies got some. `lengths`: command → bound in µs → calls between half of it and it; empty without
     LATENCY HISTOGRAM. `events`: event of the latency monitor → ms. `waited` and `others` are known for a server on this
     machine: the share of the time that its thread was ready but had no core, and the cores that all other programs
-    used. `unseen`: observations that failed, and why.
+    used. `machine`: what else of this machine can hold the server up, in sentences. `unseen`: observations that
+    failed, and why.
     `probe_began`: the probe's beginning by the clock of `Snapshot.read_at`.
     """
 
@@ -111,6 +112,7 @@ class Window(Figures):
     clients: ClientCounts | None = None
     waited: float | None = None
     others: float | None = None
+    machine: Sequence[str] = ()
     unseen: Sequence[str] = ()
     arguments: Sequence[str] = ()
     probe_began: float = 0.0
