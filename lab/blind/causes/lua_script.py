@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import cast
 
 from lab.blind.cause import held_by_commands
 from lab.blind.inbox import Inbox, Order
 from lab.blind.sizing import SECOND, Measurements, Orders
-from loadtest import info
 from loadtest.resp import Server, ask, command, connect
 
 SCRIPT = "local sum = 0 for i = 1, tonumber(ARGV[1]) do sum = sum + i % 7 end return sum"
 TRIED, TIMES = 100_000, 5
 """Rounds of the script that take some milliseconds, and the number of times that they are timed, to size the order."""
-LEAST_S = 1e-4
-"""The least time that `TRIED` rounds can take: a nanosecond each."""
 CALL_S, EVERY_S = 0.1, 0.5
 
 
@@ -31,15 +27,12 @@ def disturb(order: Order, inbox: Inbox, server: Server) -> None:
     """Execute the script repeatedly, each time for about the ordered time."""
     with connect(server) as line:
 
-        def spent_s() -> float:
-            # By the server's own clock: on a busy machine a round trip waits for a core for several times as long.
-            [reply] = ask(line, command("INFO", "commandstats"))
-            return info.counters(info.fields(cast(bytes, reply))).get("EVAL", (0.0, 0.0))[1] / 1e6
-
-        before = spent_s()
-        for _ in range(TIMES):
+        def took_s() -> float:
+            began = time.monotonic()
             ask(line, command("EVAL", SCRIPT, 0, TRIED))
-        rounds = round(TRIED * order["call_s"] / max(LEAST_S, (spent_s() - before) / TIMES))
+            return time.monotonic() - began
+
+        rounds = round(TRIED * order["call_s"] / min(took_s() for _ in range(TIMES)))
         due = time.monotonic()
         while not inbox.wait(due - time.monotonic()):
             ask(line, command("EVAL", SCRIPT, 0, rounds))

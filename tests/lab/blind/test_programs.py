@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lab import ROOT
-from lab.blind.causes import CAUSES, expiry_wave, hot_big_key
+from lab.blind.causes import CAUSES, expiry_wave, hot_big_key, lua_script
 from lab.blind.inbox import Order
 from lab.blind.prices import CHUNK
 from lab.blind.scene import send_line
@@ -138,11 +138,18 @@ def test_a_script_takes_about_as_long_as_ordered(server: Server) -> None:
     """The slow log names EVAL, and its calls last about as long as the order says."""
     client = server.client()
     client.config_set("slowlog-log-slower-than", 5000)
+    tried = (
+        b" %d" % lua_script.TRIED
+    )  # the calls that size the order; on a busy machine they may be slow, too
+
+    def ordered() -> list[int]:
+        entries = client.slowlog_get()
+        assert all("EVAL" in str(entry["command"]) for entry in entries)
+        return [entry["duration"] for entry in entries if not entry["command"].endswith(tried)]
+
     with at_work("lua-script", server, call_s=0.05, every_s=0.1):
-        eventually(lambda: client.slowlog_len() >= 3)
-    entries = client.slowlog_get()
-    assert all("EVAL" in str(entry["command"]) for entry in entries)
-    assert 15_000 < sorted(entry["duration"] for entry in entries)[len(entries) // 2] < 250_000
+        eventually(lambda: len(ordered()) >= 3)
+    assert 15_000 < min(ordered()) < 250_000
 
 
 def test_a_wave_of_connections_comes_and_goes(server: Server) -> None:
