@@ -122,6 +122,16 @@ def test_what_nobody_measured_makes_no_phase_unfair() -> None:
     assert why_unfair(replace(measured(), machine={}, events={"due_per_s": 0.0})) == []
 
 
+def test_a_phase_that_was_not_repeated_has_its_reason() -> None:
+    """Its name is for people where there is one, else it is the phase's id."""
+    record = replace(measured(), unfair=["other programs"])
+    said = " was disturbed: other programs. It was not measured again."
+    assert (measured_again(record, []), measured_again(record, [], "keys grow")) == (
+        f"grow-3{said}",
+        f"keys grow{said}",
+    )
+
+
 def test_each_attempt_is_told_with_all_its_reasons() -> None:
     """All reasons of each attempt are told, split by commas and semicolons; other phases are left out."""
     first, second, kept = (

@@ -10,6 +10,7 @@ import pytest
 
 from lab.claims import base, wording
 from lab.claims.base import Missing
+from lab.claims.check import verdict_of
 from lab.claims.planned import _figure
 from lab.claims.verdict import as_result
 from lab.results import operational
@@ -105,3 +106,16 @@ def test_the_result_has_all_of_the_run_and_of_the_verdict(healthy: Run) -> None:
         as_result(
             cast(Run, SimpleNamespace(facts=facts, phases=healthy.phases, p99_ms=healthy.p99_ms)), verdict
         )
+
+
+def test_what_is_wrong_is_counted() -> None:
+    """A check names the first two things that are wrong, and counts the others."""
+    assert [verdict_of("c", ["a", "b", "c", "d"][:many], "fine").detail for many in range(5)] == [
+        "fine", "a", "a; b", "a; b; and 1 more", "a; b; and 2 more",
+    ]  # fmt: skip
+
+
+def test_a_silent_probe_is_named_with_its_phase() -> None:
+    """The message says which probe recorded nothing, and where."""
+    with pytest.raises(Missing, match=f"probe 'pool' recorded nothing in phase '{STEADY.id}'"):
+        base.need_latencies(latencies(), STEADY, "pool")

@@ -68,6 +68,11 @@ def test_theil_sen_is_the_median_of_all_slopes(pairs: list[tuple[float, float]])
     assert math.isclose(intercept, median(y) - slope * median(x), abs_tol=1e-6)
 
 
+def test_theil_sen_of_points_that_are_close() -> None:
+    """Points that are less than one apart count as well."""
+    assert stats.theil_sen([0.0, 0.5, 0.75], [1.0, 2.5, 3.25]) == pytest.approx((3, 1))
+
+
 def test_theil_sen_bears_a_wild_point() -> None:
     """One outlier among seven plateaus does not move the slope of the other six."""
     x = [float(i) for i in range(7)]
