@@ -12,10 +12,12 @@ from lab.claims import base, wording
 from lab.claims.base import Missing
 from lab.claims.check import verdict_of
 from lab.claims.planned import _figure
+from lab.claims.shards import node_rows
 from lab.claims.verdict import as_result
 from lab.results import operational
 from lab.results.folder import Run
 from lab.runner.judging import reach
+from tests.lab.claims.bending import recorded_run
 from tests.lab.results.test_operational import STEADY
 
 
@@ -119,3 +121,11 @@ def test_a_silent_probe_is_named_with_its_phase() -> None:
     """The message says which probe recorded nothing, and where."""
     with pytest.raises(Missing, match=f"probe 'pool' recorded nothing in phase '{STEADY.id}'"):
         base.need_latencies(latencies(), STEADY, "pool")
+
+
+def test_throttling_is_shown() -> None:
+    """The table has a row for each phase: how busy a node was, and in how many of its periods it was held."""
+    rows = node_rows(recorded_run("shards"))
+    assert len(rows) == len(recorded_run("shards").phases)
+    assert rows[3][1:] == ["100 %, 99 %", "–", "–"]
+    assert rows[6][1:] == ["99 %, 97 %", "100 %, 98 %", "100 %, 98 %"]

@@ -9,7 +9,7 @@ import pytest
 from bench.repeat import predicted_again
 from docs.pages.frompredict import cluster_checks
 from lab import scenarios
-from lab.claims.shards import NODES, ONE, THREE, demand, knee, node_rows, predicted_knee
+from lab.claims.shards import NODES, ONE, THREE, demand, knee, predicted_knee
 from tests.lab.claims.bending import bent, recorded_run
 
 
@@ -56,14 +56,6 @@ def test_beyond_the_knee_the_demand_goes_on() -> None:
     top = run.arm(THREE)[-1]
     top.utilisation = None
     assert demand(top, run.facts.scan_count) is None
-
-
-def test_throttling_is_shown() -> None:
-    """The table has a row for each phase: how busy a node was, and in how many of its periods it was held."""
-    rows = node_rows(recorded_run("shards"))
-    assert len(rows) == len(recorded_run("shards").phases)
-    assert rows[3][1:] == ["100 %, 99 %", "–", "–"]
-    assert rows[6][1:] == ["99 %, 97 %", "100 %, 98 %", "100 %, 98 %"]
 
 
 @pytest.mark.parametrize("name", ["shards", "shards-control"])
