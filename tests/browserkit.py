@@ -23,7 +23,7 @@ PATIENCE_S = 100.0
 
 PAGE = """<!doctype html><title>another site</title><body><iframe name="frame"></iframe><iframe id="seen"></iframe>
 <script>
-const {target, read, act, body} = WHAT;
+const {target, read, act, method, body} = WHAT;
 const found = {};
 async function attempt(name, go) {
   try {
@@ -35,7 +35,7 @@ function loaded(element, begin) {
   return new Promise(go => { element.onload = () => go(true); setTimeout(() => go(false), 30000); begin(); });
 }
 (async () => {
-  const asked = {method: "POST", body};
+  const asked = {method, body};
   await attempt("read", () => fetch(target + read));
   await attempt("read blindly", () => fetch(target + read, {mode: "no-cors"}));
   await attempt("act", () => fetch(target + act, {...asked, headers: {"Content-Type": "application/json"}}));
@@ -59,12 +59,13 @@ function loaded(element, begin) {
 
 @dataclass(frozen=True)
 class Aim:
-    """What the page tries: to read `read`, and to POST `body`, a JSON object, to `act`. `url`: the server."""
+    """What the page tries: to read `read`, and to send `body`, a JSON object, to `act`. `url`: the server."""
 
     url: str
     read: str
     act: str
     body: dict[str, Any]
+    method: str = "POST"
 
 
 class OtherSite(HttpStandIn):
@@ -87,6 +88,7 @@ class OtherSite(HttpStandIn):
                 "target": "" if self.rebinds else aim.url,
                 "read": aim.read,
                 "act": aim.act,
+                "method": aim.method,
                 "body": json.dumps(aim.body),
             }
             return Answer(PAGE.replace("WHAT", json.dumps(what)), headers={"Content-Type": "text/html"})
