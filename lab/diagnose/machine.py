@@ -35,9 +35,8 @@ def read(pid: int, cgroups: Path = SYSTEM / "fs" / "cgroup", processes: Path = P
     """Read the counters; one that is not there is 0."""
     times = psutil.cpu_times()
     faults = throttled = 0.0
-    with contextlib.suppress(
-        OSError, IndexError, ValueError
-    ):  # proc(5): majflt is the tenth field behind the name
+    # proc(5): majflt is the tenth field behind the name
+    with contextlib.suppress(OSError, IndexError, ValueError):
         faults = int((processes / f"{pid}/stat").read_text().rpartition(")")[2].split()[9])
     with contextlib.suppress(OSError, IndexError, ValueError, StopIteration):  # cgroups(7), version 2
         group = (processes / f"{pid}/cgroup").read_text().rpartition("0::/")[2].strip()

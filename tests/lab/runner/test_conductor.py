@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from lab.errors import StackError
 from lab.results.folder import Run, RunFacts, RunWriter
 from lab.runner import phases
 from lab.runner.phases import Conductor
@@ -43,6 +44,8 @@ SCENARIO = Scenario(
 class Line:
     """A probe that prints its two lines without errors, an hour ahead of every phase, and waits until the run ends."""
 
+    kinds: tuple[str, ...] = ("arrival", "due")
+
     def __init__(self, over: threading.Event) -> None:
         self._over = over
 
@@ -51,7 +54,7 @@ class Line:
         interval = Interval(0)
         interval.end(0, 0, None, last_error=None)
         line = json.loads(interval.line("main")) | {"t": time.time() + 3600, "interval_s": 0.25}
-        for by in ("arrival", "due"):
+        for by in self.kinds:
             yield json.dumps(line | {"by": by}).encode()
         self._over.wait()
 
@@ -154,6 +157,16 @@ def test_a_fair_phase_is_measured_once(tmp_path: Path) -> None:
     assert [(record.id, record.attempt) for record in facts.phases] == [("first", 1), ("second", 1)]
     assert facts.discarded == [] and not any("fair" in line for line in said)
     assert facts.phases[0].events["offered_per_s"] == 10, "3 of 4 in 0.3 s were sent: none is answered yet"
+
+
+def test_a_phase_whose_probe_gets_no_reply_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the replies to requests that were due in it, a phase would have no p99: its longest waits would lack."""
+    monkeypatch.setattr(Line, "kinds", ("arrival",))
+    monkeypatch.setattr(phases, "REPLIES_S", 0.1)
+    with pytest.raises(StackError, match=r"probe main has waited 0\.1 s for a reply"):
+        walked(tmp_path, MadeUp([0.0, 0.0]))
 
 
 def test_an_unfair_phase_is_measured_again_at_once(tmp_path: Path) -> None:
